@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
+from training.checkpoint.filesystem import is_address
 from training.data.example_random import Draws
 from training.data.examples import Batch, Examples, NoData
 from training.data.sampler import Sampler
@@ -54,12 +55,14 @@ class Loader:
     ) -> None:
         self._sampler = sampler
         self._wanted: list[_Wanted] = []
-        helped = settings.loader_workers > 0
+        # A forked process cannot use the threads of its parent's S3 client.
+        workers = 0 if is_address(settings.data_path) else settings.loader_workers
+        helped = workers > 0
         self._loader: DataLoader[Batch | NoData] = DataLoader(
             _Made(examples, sampler.seed if augmented else None),
             batch_size=None,  # the sampler has batched them
             sampler=_Listed(self._wanted),
-            num_workers=settings.loader_workers,
+            num_workers=workers,
             # 0 is for Ray Data's blocks: torch uses 1 or more.
             prefetch_factor=max(1, settings.prefetch) if helped else None,
             persistent_workers=settings.persistent_workers and helped,

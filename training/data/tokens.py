@@ -19,24 +19,22 @@ from numpy.typing import NDArray
 from training.data.example_random import Draws
 from training.data.examples import Batch, Data, NoData
 from training.data.settings import DataSettings
+from training.data.token_files import TokenFiles, token_files
 
 HELD_OUT = 10
 """The share of tokens that are held out, if there is no other file for evaluation."""
 HELD_OUT_AT_MOST = 1 << 20
-LOOKED_AT = 1 << 12
-"""The number of tokens that are checked for values that suggest another type."""
 CHUNK = 1 << 22
-"""The number of tokens, or bytes of a text, that are read at a time."""
+"""The number of bytes of a text that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Sequences that follow each other in a file."""
+    """Sequences that follow each other in files."""
 
-    file: Path
-    type: str
+    files: TokenFiles
     first: int
-    """The position of the first token in the file."""
+    """The position of the first token in the files."""
     count: int
     """The number of tokens from there."""
     length: int
@@ -47,28 +45,26 @@ class Tokens:
         return max(0, self.count - 1) // self.length
 
     def batch(self, examples: NDArray[np.int64], draws: Draws | None) -> Batch:
-        """Raises NoData if a token is not in the vocabulary."""
+        """Raises NoData if a token is not in the vocabulary, or cannot be read."""
         begins = self.first + examples * self.length
-        places = begins[:, None] + np.arange(self.length + 1)
-        # Map the file again for each batch: a mapping keeps the pages that were read in memory.
-        text = np.memmap(self.file, dtype=self.type, mode="r")[places].astype(np.int64)
+        sequences = [self.files.read(int(begin), self.length + 1) for begin in begins]
+        text = np.stack(sequences).astype(np.int64) if sequences else np.empty((0, 2), np.int64)
         if text.size and text.max() >= self.vocabulary:
             place, token = self._first_wrong()
             raise NoData(
-                f"{self.file}: the token at {place} is {token}, and there are {self.vocabulary}: "
-                "vocabulary or token_type is not what the file was written with"
+                f"{self.files.shown}: the token at {place} is {token}, and there are "
+                f"{self.vocabulary}: vocabulary or token_type is not what the file was written with"
             )
         pairs = torch.from_numpy(text)
         return pairs[:, :-1].contiguous(), pairs[:, 1:].contiguous()
 
     def _first_wrong(self) -> tuple[int, int]:
-        """The number of tokens in the file."""
-        text = np.memmap(self.file, dtype=self.type, mode="r")
-        for begin in range(0, len(text), CHUNK):
-            wrong = np.flatnonzero(text[begin : begin + CHUNK] >= self.vocabulary)
+        """The position in the files, and the token."""
+        for begin, text in self.files.chunks():
+            wrong = np.flatnonzero(text >= self.vocabulary)
             if len(wrong):
-                return begin + int(wrong[0]), int(text[begin + wrong[0]])
-        raise RuntimeError(f"{self.file} was changed while it was read")
+                return begin + int(wrong[0]), int(text[wrong[0]])
+        raise RuntimeError(f"{self.files.shown} was changed while it was read")
 
 
 def load(settings: DataSettings) -> Data:
@@ -81,50 +77,31 @@ def load(settings: DataSettings) -> Data:
     type = settings.token_type
     if type == "auto":
         type = "uint16" if settings.vocabulary <= 1 << 16 else "uint32"
-    file = Path(settings.data_path).expanduser()
-    train_count, held_out_file = tokens_in(file, type), file
+    files = held_out_files = token_files(settings.data_path, type)
+    train_count = len(files)
     if settings.held_out_path:
-        held_out_file = Path(settings.held_out_path).expanduser()
-        first, held_out_count = 0, tokens_in(held_out_file, type)
+        held_out_files = token_files(settings.held_out_path, type)
+        first, held_out_count = 0, len(held_out_files)
     else:
         held_out_count = min(train_count // HELD_OUT, HELD_OUT_AT_MOST)
         train_count -= held_out_count
         first = train_count
     length, vocabulary = settings.sequence_length, settings.vocabulary
-    train = Tokens(file, type, 0, train_count, length, vocabulary)
-    held_out = Tokens(held_out_file, type, first, held_out_count, length, vocabulary)
+    train = Tokens(files, 0, train_count, length, vocabulary)
+    held_out = Tokens(held_out_files, first, held_out_count, length, vocabulary)
     for part, what in ((train, "to train on"), (held_out, "held out")):
         if not len(part):
             raise NoData(
-                f"{part.file} has {part.count} tokens {what}, too few for a sequence of {length}: "
-                "take a longer file, or a shorter sequence_length"
+                f"{part.files.shown} has {part.count} tokens {what}, too few for a sequence of "
+                f"{length}: take a longer file, or a shorter sequence_length"
             )
     return Data(
-        name=f"tokens of {file.name}",
+        name=f"tokens of {files.shown.rstrip('/').rpartition('/')[2]}",
         train=train,
         held_out=held_out,
         shape=(length,),
         classes=vocabulary,
     )
-
-
-def tokens_in(file: Path, type: str) -> int:
-    """The number of tokens. Raises NoData if it is not a file of tokens."""
-    if not file.is_file():
-        raise NoData(
-            f"{file.absolute()} is not there: a file of {type} tokens, seen by all ranks; "
-            f"from a text: python -m training.data.tokens TEXT -o {file}"
-        )
-    size, each = file.stat().st_size, np.dtype(type).itemsize
-    if size % each:
-        raise NoData(
-            f"{file} has {size} bytes, which is no whole number of {type}: it was cut off on its "
-            "way here, or is not a file of tokens"
-        )
-    some = np.fromfile(file, dtype=type, count=LOOKED_AT)
-    if type == "uint16" and len(some) > 1 and some[::2].any() and not some[1::2].any():
-        raise NoData(f"{file} holds uint32, not uint16, by its look: set token_type=uint32")
-    return size // each
 
 
 def write(text: Path, file: Path) -> int:
