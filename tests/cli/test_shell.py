@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from argcomplete.finders import CompletionFinder
 
 from cockpit import __version__
 from cockpit.cli.main import main
@@ -26,6 +27,12 @@ from cockpit.model.run import RunState
 from tests.simulated_backend import ScriptedBackend
 
 REF = ClusterRef("kuberay", "trainer", "ml", "prod")
+
+
+@pytest.fixture(autouse=True)
+def no_debug_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take the file descriptor 9, which is one of pytest's."""
+    monkeypatch.setattr(CompletionFinder, "_init_debug_stream", lambda finder: None)
 
 
 @pytest.fixture
