@@ -48,6 +48,6 @@ def wait(session: Session, timeout_s: float, claim: Callable[[], str]) -> None:
                 f"is.",
                 f"It is {session.store.health.value}: {shown or 'nothing is reported'}"
                 + (f"; {why}" if why else ""),
-                f"See: cockpit pods, cockpit events, cockpit doctor, each with -n {ref.namespace} "
-                f"--cluster {name}",
+                "See: cockpit why cluster, cockpit events, cockpit doctor, each with "
+                f"-n {ref.namespace} --cluster {name}",
             )
