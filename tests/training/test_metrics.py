@@ -62,6 +62,34 @@ def steps(rank: int, step: int = 7) -> Steps:
     )
 
 
+def test_values_are_set_again_because_ray_drops_those_that_are_not(made: Made) -> None:
+    clock = Clock()
+    meter = Meter(Fake, Fake, clock, every_s=5.0)
+    meter.wrote(Run(run="ab", name="digits"))
+    meter.wrote(AttemptStart(run="ab", attempt=1, workers=(Worker(rank=0), Worker(rank=1))))
+    meter.tick("ab", [steps(0), steps(1)])
+    before = {name: dict(series) for name, series in made.items() if series}
+    assert {"cockpit_train_running", "cockpit_train_step_timestamp_seconds"} <= before.keys()
+
+    def exported_after(seconds: float) -> dict[str, dict[tuple[str, ...], float]]:
+        """The gauges that Ray still exports, which drops those that are not set."""
+        for series in made.values():
+            series.clear()
+        clock.s += seconds
+        meter.refresh()
+        return {name: dict(series) for name, series in made.items() if series}
+
+    gauges = {name: series for name, series in before.items() if name != "cockpit_train_attempts"}
+    assert exported_after(10.0) == gauges
+    assert exported_after(1.0) == {}, "not more often than Ray exports"
+    meter.wrote(AttemptEnd(run="ab", attempt=1))
+    after = exported_after(10.0)
+    assert "cockpit_train_step_timestamp_seconds" not in after, "the next may have fewer ranks"
+    assert after["cockpit_train_running"] == {("ab", "digits"): 0.0}
+    meter.wrote(Run(run="ab", name="digits", state="FINISHED"))
+    assert exported_after(10.0) == {}
+
+
 def test_a_small_world_has_series_by_rank(made: Made) -> None:
     meter = Meter(Fake, Fake, Clock())
     meter.wrote(Run(run="ab", name="digits"))

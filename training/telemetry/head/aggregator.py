@@ -41,6 +41,8 @@ class Meter(Protocol):
 
     def wrote(self, body: Body) -> None: ...
 
+    def refresh(self) -> None: ...
+
 
 class Aggregator:
     """Collect the ranks' records and write one line a tick; lifecycle records immediately.
@@ -124,6 +126,8 @@ class Aggregator:
     def _beat(self) -> None:
         with self._lock:
             self._tick()
+            if self._meter is not None:
+                self._meter.refresh()
             for round in self._hangs.values():
                 if (hang := round.tick()) is not None:
                     self._append(time.time(), hang)

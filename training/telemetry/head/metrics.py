@@ -40,6 +40,33 @@ class Instrument(Protocol):
     def __call__(self, name: str, description: str, tag_keys: tuple[str, ...]) -> Any: ...
 
 
+class _Gauge:
+    """A gauge that keeps its values, and sets them again.
+
+    Ray exports a value only if it was set since the last export, and drops it after two of them
+    (ray/_private/telemetry/open_telemetry_metric_recorder.py). Without this, the time of the last
+    step would be missing as soon as a run hangs.
+    """
+
+    def __init__(self, gauge: Any, clock: Callable[[], float]) -> None:
+        self._gauge, self._clock = gauge, clock
+        self._kept: dict[tuple[str, ...], tuple[dict[str, str], float, float]] = {}
+        """By the tags' values: tags, value, and when it was set."""
+
+    def set(self, value: float, tags: dict[str, str]) -> None:
+        self._kept[tuple(tags.values())] = (tags, value, self._clock())
+        self._gauge.set(value, tags)
+
+    def refresh(self, before_s: float) -> None:
+        """Set the values again that were last set before that time."""
+        for tags, value, at_s in list(self._kept.values()):
+            if at_s < before_s:
+                self.set(value, tags)
+
+    def forget(self, run: str) -> None:
+        self._kept = {key: kept for key, kept in self._kept.items() if kept[0]["run"] != run}
+
+
 @dataclass(slots=True)
 class _Run:
     name: str = ""
@@ -60,7 +87,7 @@ class Meter:
 
     def __init__(
         self,
-        gauge: Instrument,
+        instrument: Instrument,
         counter: Instrument,
         clock: Callable[[], float] = time.monotonic,
         full_ranks: int = FULL_RANKS,
@@ -68,6 +95,15 @@ class Meter:
         now: Callable[[], float] = time.time,
     ) -> None:
         by_rank, by_run = ("run", "name", "rank"), ("run", "name")
+        of_runs: list[_Gauge] = []
+        of_ranks: list[_Gauge] = []
+
+        def gauge(name: str, description: str, tag_keys: tuple[str, ...]) -> _Gauge:
+            made = _Gauge(instrument(name, description, tag_keys), clock)
+            (of_ranks if tag_keys == by_rank else of_runs).append(made)
+            return made
+
+        self._of_runs, self._of_ranks, self._refreshed_s = of_runs, of_ranks, -math.inf
         self._gauges = {
             metric.name: gauge(PREFIX + name, metric.help, by_rank)
             for name, metric in GAUGES.items()
@@ -117,12 +153,14 @@ class Meter:
             case Run():
                 self._state(body)
             case AttemptStart():
+                self._forget_ranks(body.run)
                 tags = self._tags(body.run)
                 self._attempts.inc(1, tags)
                 self._world_size.set(len(body.workers), tags)
                 self._started.set(self._now(), tags)
                 self._running.set(1, tags)
             case AttemptEnd():
+                self._forget_ranks(body.run)
                 self._running.set(0, self._tags(body.run))
             case Report():
                 tags, known, now_s = self._tags(body.run), self._runs[body.run], self._now()
@@ -155,6 +193,26 @@ class Meter:
         self._starting.set(known.starting_s, tags)
         if body.state in ENDED:
             self._running.set(0, tags)
+            for each in (*self._of_runs, *self._of_ranks):
+                each.forget(body.run)
+
+    def _forget_ranks(self, run: str) -> None:
+        """The next attempt may have fewer ranks, or others."""
+        for each in self._of_ranks:
+            each.forget(run)
+
+    @guarded
+    def refresh(self) -> None:
+        """Set the values again that no record has changed lately, of the runs that have not ended.
+
+        To be called often.
+        """
+        now_s = self._clock()
+        if now_s - self._refreshed_s < self._every_s:
+            return
+        self._refreshed_s = now_s
+        for each in (*self._of_runs, *self._of_ranks):
+            each.refresh(now_s - self._every_s / 2)
 
     @guarded
     def tick(self, run: str, steps: Sequence[Steps]) -> None:
