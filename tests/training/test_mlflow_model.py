@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -186,8 +187,6 @@ def test_missing_model_version_is_reported_with_the_message_of_the_server() -> N
 def test_server_that_fails_costs_one_line_and_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from contextlib import nullcontext
-
     from mlflow import MlflowClient
 
     given = trained(tmp_path, run_name="unlogged", max_steps=1, log_model=False)
@@ -215,3 +214,18 @@ def test_serve_answers_requests_from_a_model_version(
     ran = drive(cluster, [*argv, f"--port={free_port()}", "--gpu=false"], limit_s=300)
     assert ran.code == 0, ran.output[-4000:]
     assert "convnet of served-v1 (step 20) answers at" in ran.output
+
+
+def test_model_of_a_run_that_ended_before_the_server_answered_is_reported_as_not_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://jane:secret@127.0.0.1:9")
+    untracked = Candidate(
+        "checkpoint_1", {"held_out_loss": 0.1}, lambda: nullcontext(str(tmp_path))
+    )
+    publish(Settings(run_name="short", register_as=NAME), [untracked])
+    [line] = capsys.readouterr().out.splitlines()
+    assert line == (
+        "the model of checkpoint_1 is not logged to MLflow: "
+        "the server at http://127.0.0.1:9 did not answer while the run trained"
+    )

@@ -56,7 +56,8 @@ def publish(settings: RunSettings, candidates: Iterable[Candidate]) -> None:
     try:
         _log(uri, settings, best)
     except Stop as why:
-        print(f"the model of {best.name} is not logged to MLflow: {why}", flush=True)
+        line = f"the model of {best.name} is not logged to MLflow: {why}"
+        print(without_credentials(line), flush=True)
     except Exception as error:  # noqa: BLE001 - any error of a server, or of mlflow
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         line = f"mlflow at {uri}: the model of {best.name} is not logged: {first}"
@@ -72,7 +73,7 @@ def _log(uri: str, settings: RunSettings, best: Candidate) -> None:
     with best.opened() as directory:
         run_id = _tracked(Path(directory))
         if not run_id:
-            return  # the server did not answer while the run trained
+            raise Stop(f"the server at {uri} did not answer while the run trained")
         weights = loaded(best.name, Path(directory), torch.device("cpu"))
     run = client.get_run(run_id)
     step = str(weights.made.step)
