@@ -90,8 +90,10 @@ def test_a_job_whose_run_is_over_is_not_one_to_wait_for() -> None:
         ]
     )
     store.runs[RUN].submission_id = going.id
-    with pytest.raises(UsageError, match="no living rank 7"):
-        plan_kill(store, "7", 0.0)
+    with pytest.raises(UsageError, match="no living rank 1: run demo has ended") as caught:
+        plan_kill(store, "1", 0.0)
+    assert "It is FINISHED" in caught.value.why
+    assert plan_kill(store, TWO.name, 0.0).pod == TWO
 
 
 def test_without_a_checkpoint_the_next_attempt_starts_from_the_beginning() -> None:

@@ -100,6 +100,12 @@ def _find(store: Store, run: RunView | None, target: str) -> Pod:
             f"There is no rank {number} yet.", waits, "Wait for its first attempt: cockpit ranks"
         )
     if number.isdecimal() and run is not None:
+        if run.state.is_over:
+            raise UsageError(
+                f"There is no living rank {number}: run {run.name or run.id} has ended.",
+                f"It is {run.state.value}, so its ranks are on no pod.",
+                "Launch a run, or name a pod: cockpit pods",
+            )
         rank = run.ranks.get(int(number))
         if rank is not None and (pod := pod_of_rank(store, rank)) is not None:
             return pod
