@@ -513,6 +513,29 @@ def test_wait_prints_each_state_and_ends_when_the_cluster_is_ready(
     assert "no pod yet" not in capsys.readouterr().err  # it was ready at the first glance
 
 
+def test_wait_prints_a_repeated_event_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "SLOW_S", 0.05)
+    probe = "head: Readiness probe failed: connection refused"
+    states = [(ClusterHealth.STARTING, probe)]
+    with Session(ScriptedBackend(seen(*states), REF)) as session:
+        printed: list[str] = []
+
+        def next_state() -> str:
+            """Called when nothing new was reported."""
+            printed.append(capsys.readouterr().err)
+            count = len(printed) + 1
+            health = ClusterHealth.READY if count > 3 else ClusterHealth.STARTING
+            for event in seen((health, f"{probe} (×{count})")):
+                session.dispatch(event)
+            return ""
+
+        readiness.wait(session, 10, next_state)
+    assert printed[0] == f"Waiting for RayCluster demo: {probe}\n"
+    assert "".join(printed[1:]) == ""
+
+
 def test_wait_that_is_too_long_reports_the_state_and_the_claim(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 
@@ -12,6 +13,8 @@ from cockpit.model.error import CockpitError
 from cockpit.session.session import Session
 from cockpit.store.store import Store
 
+COUNT = re.compile(r" \(×\d+\)$")
+"""How often an event was repeated: a probe of a pod that starts fails each second."""
 SLOW_S = 20.0
 """After so long without a new state, the claim is checked too."""
 
@@ -29,7 +32,7 @@ def wait(session: Session, timeout_s: float, claim: Callable[[], str]) -> None:
         if store.health is ClusterHealth.READY:
             return True
         state = store.health_message or store.health.value
-        if "backend" in store.sources and state != shown:
+        if "backend" in store.sources and COUNT.sub("", state) != COUNT.sub("", shown):
             shown = state
             log(f"Waiting for RayCluster {name}: {state}")
         return False
