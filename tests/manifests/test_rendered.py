@@ -55,6 +55,20 @@ def test_volume_of_a_flag_is_that_of_the_component(component: str, tmp_path: Pat
     assert made == built
 
 
+@pytest.mark.usefixtures("programs")
+def test_small_asks_for_what_the_component_asks_for_and_fits_into_two_cpus(tmp_path: Path) -> None:
+    made = objects(Wanted(small=True))
+    built = {(each["kind"], name_of(each)): each for each in with_component("small", tmp_path)}
+    assert without_labels(made) == built
+    recovery = objects(Wanted(overlay="recovery", small=True))
+    [cluster] = [each for each in recovery if each["kind"] == "RayCluster"]
+    need = overlay.needed(cluster)
+    assert need["pods"] == 4
+    assert need["requests.cpu"] < 1.8  # of 2, without what each node runs
+    assert need["requests.memory"] <= 4 * 2**30
+    assert need["limits.cpu"] == 8
+
+
 def test_flags_name_every_overlay_and_every_part() -> None:
     assert set(up.OVERLAYS) == set(overlay.OVERLAYS) == set(OVERLAYS)
     assert set(up.PARTS) == set(PARTS)

@@ -35,7 +35,7 @@ PARTS = ("namespace", "quota", "priorities", "roles", "network", "budgets", "cla
 TIMEOUT_S = 900.0
 """A node may have to be made, and an image of several GB to be pulled."""
 ONLY_ON_KUBERNETES = (
-    *("overlay", "gpu", "image", "queue", "storage_class", "nfs", "host_path", "without"),
+    *("overlay", "gpu", "small", "image", "queue", "storage_class", "nfs", "host_path", "without"),
 )
 
 
@@ -50,6 +50,9 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         help="of manifests/kubernetes (default: recovery, which has a spare worker)",
     )
     parser.add_argument("--gpu", action="store_true", help="one GPU a worker: --overlay gpu")
+    parser.add_argument(
+        "--small", action="store_true", help="pods ask for less: all fit on a node with 2 CPUs"
+    )
     parser.add_argument("--image", metavar="NAME", help="the image of all pods, with its tag")
     parser.add_argument(
         "--queue",
@@ -122,6 +125,7 @@ def run(args: argparse.Namespace) -> int:
         volume=Volume(args.storage_class or "", args.nfs or "", args.host_path or ""),
         without=frozenset(args.without),
         queue=args.queue or "",
+        small=args.small,
     )
     if args.output == "yaml" and args.dry_run:
         return _print_yaml(wanted)

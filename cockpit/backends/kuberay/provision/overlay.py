@@ -31,6 +31,8 @@ NAMESPACE, CLUSTER, IMAGE, CLAIM = "ml", "demo", "cockpit-train", "shared"
 OVERLAYS = ("cpu", "gpu", "recovery", "autoscaling", "monitoring")
 SPARES = {"recovery": 1}
 """By overlay: workers in addition to those that the ranks use."""
+SMALL = {"cpu": "400m", "memory": "1Gi"}
+"""What each pod asks for with `small`, as in the component `small`. The limits stay."""
 ACCOUNT_OF_ROLES = "cockpit"
 """The account that the roles are bound to: without the roles it has no use."""
 LONGEST_NAME = 63
@@ -62,6 +64,8 @@ class Wanted(Struct, frozen=True):
     """Names of PARTS."""
     queue: str = ""
     """`NAME` of a LocalQueue of Kueue, or `volcano:NAME`; empty: no queue."""
+    small: bool = False
+    """Whether all pods fit into 2 CPUs, such as those of a laptop."""
 
 
 def folders() -> tuple[Path, ...]:
@@ -95,6 +99,8 @@ def objects(wanted: Wanted) -> tuple[Object, ...]:
     cluster["metadata"]["labels"] |= queue_labels(wanted.queue)
     for template in templates(cluster):
         for container in items(mapping(template, "spec"), "containers"):
+            if wanted.small:
+                container["resources"]["requests"] |= SMALL
             if wanted.image and text(container, "image").partition(":")[0] == IMAGE:
                 container["image"] = wanted.image
         if "priorities" in wanted.without:
