@@ -9,9 +9,12 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import yaml
 from msgspec import Struct
 
+from cockpit.backends.kuberay.provision.overlay import Wanted, needed, objects
 from cockpit.cli.drill.progress import as_row
+from cockpit.cli.main import main
 from cockpit.cli.options.parser import Parser, common_flags
 from cockpit.cli.verbs import BY_NAME, VERBS
 from cockpit.model.cluster import Node, Pod, WorkerGroup
@@ -172,3 +175,46 @@ def test_every_number_of_a_kill_is_documented() -> None:
     drill = Drill("d", "pod-kill", "pod", (0,), 0.0, 0.0)
     named = set(re.findall(r"`(\w+)`", COMMANDS.read_text().partition("#### What a kill")[2]))
     assert as_row(Recovery(drill)).keys() <= named
+
+
+_SHELL = re.compile(r"(<!-- Needs a cloud.*?-->\n)? *```sh\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+
+
+def test_each_command_for_a_kubernetes_cluster_is_run_or_marked_as_needing_a_cloud(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    blocks = _SHELL.findall((ROOT / "docs/kubernetes-clusters.md").read_text())
+    commands = [line for mark, block in blocks if not mark for line in block.splitlines()]
+    assert len(commands) == 5, "one for each kind of cluster"
+    for command in commands:
+        program, *words = shlex.split(command)
+        assert (program, words[0]) == ("cockpit", "up"), f"{command}: not run by this test"
+        assert main([*words, "--dry-run", "-o", "yaml"]) == 0, capsys.readouterr().err
+        made = {each["kind"]: each for each in yaml.safe_load_all(capsys.readouterr().out)}
+        head = made["RayCluster"]["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+        assert head["image"] == words[words.index("--image") + 1]
+        claim = made["PersistentVolumeClaim"]["spec"]
+        if "--storage-class" in words:
+            assert claim["storageClassName"] == words[words.index("--storage-class") + 1]
+        else:
+            assert claim["volumeName"] == made["PersistentVolume"]["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    ("row", "wanted"),
+    [
+        ("`cpu`, `monitoring`", Wanted()),
+        ("`recovery`", Wanted(overlay="recovery")),
+        ("`recovery --small`", Wanted(overlay="recovery", small=True)),
+        ("`gpu`", Wanted(overlay="gpu")),
+    ],
+)
+def test_documented_sizes_are_those_of_the_manifests(row: str, wanted: Wanted) -> None:
+    text = (ROOT / "docs/kubernetes-clusters.md").read_text()
+    [cells] = re.findall(rf"^\| {re.escape(row)} \| (.*) \|$", text, re.MULTILINE)
+    _, cpus, memory, gpus = cells.split(" | ")
+    [cluster] = [each for each in objects(wanted) if each["kind"] == "RayCluster"]
+    need = needed(cluster)
+    assert float(cpus) == pytest.approx(need["requests.cpu"])
+    assert memory == f"{need['requests.memory'] / 2**30:g} GiB"
+    assert gpus == f"{need.get('requests.nvidia.com/gpu', 0):g}".replace("0", "–")
