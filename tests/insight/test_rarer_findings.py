@@ -228,6 +228,19 @@ def test_ranks_that_do_not_come_back_are_reported_from_the_end_of_their_attempt(
     assert "not up again after 121 s" in finding.what
 
 
+def test_run_whose_lost_node_does_not_come_back_is_reported() -> None:
+    watcher = started(Training())
+    watcher.watch(200)
+    training = watcher.training
+    training.end("the node of rank 1 is reclaimed")
+    scheduling(training, "waits for resources: 2 workers need 2 CPU and the cluster has 1")
+    watcher.idle(200)
+    _, finding = watcher.found["stuck-start"]
+    assert "2 workers need 2 CPU and the cluster has 1" in finding.what
+    assert finding.todo.startswith("See why pods are missing: cockpit pods")
+    assert set(watcher.raised) == {"stuck-start"}
+
+
 def test_a_start_that_waited_for_a_node_and_has_it_now_is_no_trouble() -> None:
     training = Training()
     scheduling(training, "waits for resources: 2 workers need 2 CPU and the cluster has 1")

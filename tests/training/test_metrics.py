@@ -155,6 +155,8 @@ def test_state_of_a_run_is_since_when_it_starts_and_whether_ranks_are_up(made: M
     meter.wrote(AttemptEnd(run="ab", attempt=1))
     meter.wrote(Run(run="ab", state="RESTARTING"))
     assert (since[key], running[key]) == (105, 0)
+    meter.wrote(Run(run="ab", state="SCHEDULING", message="waits for resources: 2 workers need"))
+    assert since[key] == 105, "a node was lost"
     meter.wrote(AttemptStart(run="ab", attempt=2))
     meter.wrote(Run(run="ab", state="FINISHED"))
     assert (since[key], running[key]) == (0, 0)

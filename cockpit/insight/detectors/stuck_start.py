@@ -1,11 +1,12 @@
 """A run without ranks: its worker group does not start, or does not restart.
 
 stuck start SCHEDULING, RESCHEDULING, RESTARTING or RESIZING continuously for 120 s, and the run
-does not report missing resources
+does not wait for resources before its first attempt
 
 Ray Train gives a worker group a minute to start and then retries, without limit and without
-counting a failure. A cluster that is too small is reported by the run and has another solution: see
-`training.telemetry.ray_train.end_reason.lacking`.
+counting a failure. A run that has never been up may wait for a node that is being made, and reports
+what it waits for: see `training.telemetry.ray_train.end_reason.lacking`. A run that was up has lost
+a node that does not come back.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ LACKING = "waits for resources"
 
 def find(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:
     since_s = between_since(run)
-    if since_s is None or run.message.startswith(LACKING):
+    lacks = run.message.startswith(LACKING)
+    if since_s is None or (lacks and not run.attempts):
         return []
     age_s = now_s - since_s
     if age_s <= limits.between_s:
@@ -43,9 +45,11 @@ def find(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:
             f"The ranks are not up {which} after {in_seconds(age_s, 0)}, the run is "
             f"{run.state.value}"
             f"{reason}",
-            f"Threshold: {in_seconds(limits.between_s)}, if the idle cluster would have enough "
-            f"resources",
-            "See what is free: cockpit exec HEAD -- ray status; and which job has the rest: "
+            f"Threshold: {in_seconds(limits.between_s)}; before the first attempt only if the idle "
+            "cluster would have enough resources",
+            "See why pods are missing: cockpit pods, cockpit events; or add workers: cockpit scale"
+            if lacks
+            else "See what is free: cockpit exec HEAD -- ray status; and which job has the rest: "
             f"cockpit jobs. If none has: cockpit stop {job}, and launch it again",
             run.id,
         )

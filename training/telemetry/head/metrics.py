@@ -74,6 +74,8 @@ class _Run:
     """When the gauges of its ranks were last set, by the monotonic clock."""
     starting_s: float = 0.0
     """When it began to start a worker group, in Unix seconds; 0 while it does not."""
+    was_up: bool = False
+    """Whether an attempt has begun."""
     reported_s: float = 0.0
     saved_s: float = 0.0
 
@@ -128,7 +130,7 @@ class Meter:
         )
         self._starting = gauge(
             PREFIX + "starting_timestamp_seconds",
-            "Since when no attempt is up although the cluster has the resources; else 0.",
+            "Since when no attempt is up, without the wait for resources before the first; else 0.",
             by_run,
         )
         self._reported = gauge(
@@ -155,6 +157,7 @@ class Meter:
             case AttemptStart():
                 self._forget_ranks(body.run)
                 tags = self._tags(body.run)
+                self._runs[body.run].was_up = True
                 self._attempts.inc(1, tags)
                 self._world_size.set(len(body.workers), tags)
                 self._started.set(self._now(), tags)
@@ -186,7 +189,8 @@ class Meter:
         known = self._runs.setdefault(body.run, _Run())
         known.name = body.name
         tags = self._tags(body.run)
-        if body.state not in STARTING or body.message.startswith(LACKING):
+        waits = body.message.startswith(LACKING) and not known.was_up
+        if body.state not in STARTING or waits:
             known.starting_s = 0.0
         elif not known.starting_s:
             known.starting_s = self._now()
