@@ -34,13 +34,14 @@ def overlay(name: str) -> tuple[Object, ...]:
     return build(FOLDER / "overlays" / name)
 
 
-def with_component(name: str, folder: Path) -> tuple[Object, ...]:
-    """The overlay `cpu` with a component added to it, as a user edits it, in `folder`."""
-    original = yaml.safe_load((FOLDER / "overlays" / "cpu" / "kustomization.yaml").read_text())
+def with_component(*names: str, folder: Path, overlay: str = "cpu") -> tuple[Object, ...]:
+    """The overlay with components added to it, in `folder`, as kustomize combines them."""
     kustomization = {
-        **original,
-        "resources": [os.path.relpath(FOLDER / "base", folder)],
-        "components": [os.path.relpath(FOLDER / "components" / name, folder)],
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(FOLDER / "overlays" / overlay, folder)],
+        "components": [os.path.relpath(FOLDER / "components" / name, folder) for name in names],
+        "images": [{"name": "cockpit-train", "newTag": IMAGE.partition(":")[2]}],
     }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     return build(folder)

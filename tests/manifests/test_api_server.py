@@ -134,7 +134,7 @@ def test_each_object_of_an_overlay_and_each_pod_is_accepted(served: Testbed, nam
 
 @pytest.mark.parametrize("name", STORAGE)
 def test_each_kind_of_storage_is_accepted(served: Testbed, name: str, tmp_path: Path) -> None:
-    objects = in_namespace(with_component(name, tmp_path), f"manifests-{name}")
+    objects = in_namespace(with_component(name, folder=tmp_path), f"manifests-{name}")
     with applied(served, objects):
         claim = one(objects, "PersistentVolumeClaim", "shared")["spec"]
         if volume := claim.get("volumeName"):
@@ -151,7 +151,7 @@ def test_each_kind_of_storage_is_accepted(served: Testbed, name: str, tmp_path: 
 def test_mlflow_server_is_accepted_and_is_where_each_job_looks(
     served: Testbed, tmp_path: Path
 ) -> None:
-    objects = in_namespace(with_component("mlflow", tmp_path), "manifests-mlflow")
+    objects = in_namespace(with_component("mlflow", folder=tmp_path), "manifests-mlflow")
     with applied(served, objects):
         service = one(objects, "Service")
         (port,) = service["spec"]["ports"]
@@ -182,7 +182,7 @@ def test_mlflow_server_with_postgres_is_accepted_with_its_address_from_a_secret(
     served: Testbed, tmp_path: Path
 ) -> None:
     namespace = "manifests-postgres"
-    objects = in_namespace(with_component("mlflow-postgres", tmp_path), namespace)
+    objects = in_namespace(with_component("mlflow-postgres", folder=tmp_path), namespace)
     with applied(served, objects):
         template = one(objects, "Deployment")["spec"]["template"]
         made = admitted(served, namespace, template, template["metadata"]["labels"])
@@ -217,7 +217,7 @@ def test_nightly_game_day_of_the_cluster_is_accepted_and_its_pod_fits(
     served: Testbed, tmp_path: Path
 ) -> None:
     namespace = "manifests-nightly"
-    objects = in_namespace(with_component("../../drills", tmp_path), namespace)
+    objects = in_namespace(with_component("../../drills", folder=tmp_path), namespace)
     with applied(served, objects):
         job = one(objects, "CronJob")["spec"]["jobTemplate"]["spec"]
         (container,) = admitted(served, namespace, job["template"], {})["spec"]["containers"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ from tests.manifests.kustomize import (
     overlay,
     pod_labels,
     ray_groups,
+    with_component,
 )
 
 UNITS = {"Gi": 1024**3, "Mi": 1024**2, "m": 1e-3, "": 1}
@@ -158,6 +160,27 @@ def test_recovery_has_the_fast_profile_and_a_spare_worker() -> None:
     [spare] = ray_groups(overlay("recovery"))[1:]
     [group] = ray_groups(overlay("cpu"))[1:]
     assert spare["replicas"] == group["replicas"] + 1
+
+
+def test_recovery_with_a_spare_is_added_to_gpu_workers(tmp_path: Path) -> None:
+    made = with_component("recovery", "spare-gpu", folder=tmp_path, overlay="gpu")
+    sizes = {group.get("groupName", "head"): group.get("replicas") for group in ray_groups(made)}
+    assert sizes == {"head": None, "workers": 0, "gpu": 3}
+    settings = one(made, "ConfigMap", "ray-settings")["data"]
+    assert FAST.pod_env.items() <= settings.items()
+    assert "NCCL_DEBUG" in settings
+
+
+@pytest.mark.parametrize("base", ["cpu", "gpu"])
+def test_components_for_all_overlays_combine(base: str, tmp_path: Path) -> None:
+    spare = "spare" if base == "cpu" else "spare-gpu"
+    names = ("recovery", spare, "monitoring", "mlflow", "storage-nfs", "autoscaling")
+    made = with_component(*names, folder=tmp_path, overlay=base)
+    settings = one(made, "ConfigMap", "ray-settings")["data"]
+    assert {"RAY_health_check_period_ms", "MLFLOW_TRACKING_URI"} <= settings.keys()
+    assert one(made, "PodMonitor")
+    assert one(made, "RayCluster")["spec"]["enableInTreeAutoscaling"]
+    assert one(made, "PersistentVolumeClaim", "shared")["spec"]["volumeName"] == "ml-shared-nfs"
 
 
 def test_drain_ends_before_the_grace_period_of_the_pod(objects: tuple[Object, ...]) -> None:

@@ -51,14 +51,18 @@ def test_up_creates_exactly_the_objects_of_the_overlay(name: str) -> None:
 @pytest.mark.parametrize("component", COMPONENTS)
 def test_volume_of_a_flag_is_that_of_the_component(component: str, tmp_path: Path) -> None:
     made = without_labels(objects(Wanted(volume=COMPONENTS[component])))
-    built = {(each["kind"], name_of(each)): each for each in with_component(component, tmp_path)}
+    built = {
+        (each["kind"], name_of(each)): each for each in with_component(component, folder=tmp_path)
+    }
     assert made == built
 
 
 @pytest.mark.usefixtures("programs")
 def test_small_asks_for_what_the_component_asks_for_and_fits_into_two_cpus(tmp_path: Path) -> None:
     made = objects(Wanted(small=True))
-    built = {(each["kind"], name_of(each)): each for each in with_component("small", tmp_path)}
+    built = {
+        (each["kind"], name_of(each)): each for each in with_component("small", folder=tmp_path)
+    }
     assert without_labels(made) == built
     recovery = objects(Wanted(overlay="recovery", small=True))
     [cluster] = [each for each in recovery if each["kind"] == "RayCluster"]
