@@ -6,13 +6,10 @@ Images come from no registry: they are written here, almost empty. A pod of Ray 
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import shutil
-import tarfile
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +17,7 @@ import yaml
 
 from tests.cluster.build import CNI_PLUGINS, program
 from tests.cluster.control_plane import SERVICES, ControlPlane
+from tests.cluster.host_image import archive, training_image, with_host_mounts
 from tests.cluster.space import Space
 
 NAME = "node-1"
@@ -30,24 +28,30 @@ ROOT_IMAGE = "localhost/root:1"
 # The space has a separate /run; a path in its folder may be too long for a socket.
 _SOCKET = Path("/run/containerd.sock")
 _KUBELET = Path("/run/kubelet")
-_LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
-_FOLDERS = ["usr", "etc", "proc", "sys", "dev", "tmp", "run", "var", "var/tmp", "root", "opt"]
 
 
-def start(plane: ControlPlane) -> None:
-    """Everything that a node runs; returns when the node is Ready."""
+def start(plane: ControlPlane, images: Sequence[str] = ()) -> None:
+    """Everything that a node runs; returns when the node is Ready.
+
+    `images` are names under which there is one with the programs of this machine.
+    """
     space = plane.space
-    _containerd(space)
-    _images(space)
+    _containerd(space, with_programs=bool(images))
+    _images(space, images)
     _kubelet(plane)
     _proxy(plane)
     _dns(plane)
     _wait_ready(plane)
 
 
-def _containerd(space: Space) -> None:
+def _containerd(space: Space, *, with_programs: bool) -> None:
     folder = space.folder / "containerd"
     (folder / "cni").mkdir(parents=True)
+    base = ""
+    if with_programs:
+        default = json.loads(space.run(_which("ctr"), "oci", "spec").stdout)
+        (folder / "base.json").write_text(json.dumps(with_host_mounts(default)))
+        base = f'base_runtime_spec = "{folder}/base.json"'
     (folder / "cni" / "10-bridge.conflist").write_text(
         json.dumps(
             {
@@ -94,6 +98,7 @@ disabled_plugins = [
     default_runtime_name = "runc"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
+      {base}
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         SystemdCgroup = false
         BinaryName = "{shutil.which("runc")}"
@@ -107,12 +112,17 @@ disabled_plugins = [
         time.sleep(0.1)
 
 
-def _images(space: Space) -> None:
-    pause = _archive(PAUSE_IMAGE, {"pause": program("pause").read_bytes()}, ["/pause"])
-    root = _archive(ROOT_IMAGE, {}, [])
-    for name, archive in (("pause", pause), ("root", root)):
-        path = space.folder / f"{name}.tar"
-        path.write_bytes(archive)
+def _images(space: Space, names: Sequence[str]) -> None:
+    pause = {"pause": program("pause").read_bytes()}
+    search = ["PATH=/usr/local/bin:/usr/bin:/bin"]
+    archives = [
+        archive(PAUSE_IMAGE, {"Entrypoint": ["/pause"], "Env": search}, pause, mode=0o755),
+        archive(ROOT_IMAGE, {"Env": search}, {}),
+        *map(training_image, names),
+    ]
+    for number, content in enumerate(archives):
+        path = space.folder / f"image-{number}.tar"
+        path.write_bytes(content)
         space.run(*ctr(), "images", "import", path)
 
 
@@ -215,42 +225,6 @@ def _is_ready(plane: ControlPlane) -> bool:
         if node["metadata"]["name"] == NAME
         for condition in node["status"].get("conditions", ())
     )
-
-
-def _archive(name: str, files: Mapping[str, bytes], entrypoint: list[str]) -> bytes:
-    """An image of one layer, in the form that `docker save` writes."""
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as tar:
-        for folder in _FOLDERS:
-            item = tarfile.TarInfo(folder)
-            item.type, item.mode = tarfile.DIRTYPE, 0o1777 if folder.endswith("tmp") else 0o755
-            tar.addfile(item)
-        for link, target in _LINKS.items():
-            item = tarfile.TarInfo(link)
-            item.type, item.linkname = tarfile.SYMTYPE, target
-            tar.addfile(item)
-        for path, data in files.items():
-            _add(tar, path, data, 0o755)
-    digest = hashlib.sha256(layer.getvalue()).hexdigest()
-    config = {
-        "architecture": "amd64",
-        "os": "linux",
-        "config": {"Entrypoint": entrypoint, "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"]},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
-    }
-    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        _add(tar, "config.json", json.dumps(config).encode())
-        _add(tar, "layer.tar", layer.getvalue())
-        _add(tar, "manifest.json", json.dumps(manifest).encode())
-    return archive.getvalue()
-
-
-def _add(tar: tarfile.TarFile, path: str, data: bytes, mode: int = 0o644) -> None:
-    item = tarfile.TarInfo(path)
-    item.size, item.mode = len(data), mode
-    tar.addfile(item, io.BytesIO(data))
 
 
 def ctr() -> list[str]:

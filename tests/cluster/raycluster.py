@@ -6,7 +6,6 @@ read-only at the same places, so that nothing has to be built, pulled or unpacke
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tests.cluster.host_image import host_folders
 from tests.cluster.kwok import TOLERATION
 from tests.cluster.node import ROOT_IMAGE
 
@@ -26,8 +26,6 @@ RAY_SETTINGS: Mapping[str, str] = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_STATE_TRACKING": "1",  # otherwise /api/train/v2/runs/v1 returns 500
 }
-_HOST_FOLDERS = ("/usr", "/etc/alternatives")
-"""Programs such as awk lead from the one through the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ def ray_container_mounts(
     `settings` are environment variables on top of RAY_SETTINGS.
     """
     volumes, volume_mounts = [], []
-    for number, folder in enumerate(_folders()):
+    for number, folder in enumerate(host_folders()):
         volumes.append({"name": f"host-{number}", "hostPath": {"path": folder}})
         volume_mounts.append({"name": f"host-{number}", "mountPath": folder, "readOnly": True})
     if storage is not None:
@@ -191,13 +189,3 @@ def _group(group: Group, template: Callable[..., dict[str, Any]]) -> dict[str, A
     if group.idle_timeout_s is not None:
         spec["idleTimeoutSeconds"] = group.idle_timeout_s
     return spec
-
-
-def _folders() -> list[str]:
-    """The host directories that this Python needs; none is inside another."""
-    wanted = [*_HOST_FOLDERS, os.path.realpath(sys.base_prefix), sys.base_prefix, sys.prefix]
-    chosen: list[str] = []
-    for folder in dict.fromkeys(wanted):
-        if Path(folder).is_dir() and not any(Path(folder).is_relative_to(one) for one in chosen):
-            chosen.append(folder)
-    return chosen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import urllib.error
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -32,9 +33,12 @@ class Testbed:
         real: bool = False,
         operator: bool = False,
         keep: bool = False,
+        images: Sequence[str] = (),
     ) -> Testbed:
         """The control plane with KubeRay's kinds; `simulated` adds KWOK, `real` a node that runs
         pods, `operator` the one for RayClusters. With `keep` it outlives this process.
+
+        `images` are names of images that the node has, with the programs of this machine.
         """
         space = Space.open(keep=keep)
         try:
@@ -44,7 +48,7 @@ class Testbed:
                     "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition
                 )
             if real:
-                node.start(plane)
+                node.start(plane, images)
             if simulated:
                 kwok.start(plane)
             plane.wait_for("/apis/ray.io/v1/rayclusters")
