@@ -553,6 +553,7 @@ def test_a_rayjob_is_launched_and_followed_to_its_end(
         ["--via", "rayjob", "--ttl", "5"],
         ["--via", "rayjob", "--queue", "team-a"],
         ["--queue", "team-a"],
+        ["--via", "rayjob", "--retries", "2"],  # the operator refuses it with clusterSelector
         ["--via", "rayjob", "--own-cluster", "--ttl", "-5"],
     ],
 )

@@ -16,6 +16,7 @@ from cockpit.cli.options import connect
 from cockpit.launch import rayjob as launching
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.event import Event, JobsListed
+from cockpit.model.run import JobStatus
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.store import Store
 from tests.simulated_backend import ScriptedBackend
@@ -139,3 +140,10 @@ def test_job_that_the_dashboard_lists_too_is_known_to_be_submitted() -> None:
     assert (known.rayjob, known.submitted, known.rayjob_uid) == ("r", True, "u")
     del raw["jobStatus"]
     assert not ray_job({"metadata": {"name": "r"}, "spec": {}, "status": raw}).submitted
+
+
+def test_job_that_the_operator_refuses_has_failed_with_its_message() -> None:
+    why = "The RayJob spec is invalid: BackoffLimit is incompatible with ClusterSelector mode"
+    raw = {"jobDeploymentStatus": "ValidationFailed", "reason": "ValidationFailed", "message": why}
+    job = ray_job({"metadata": {"name": "r"}, "spec": {}, "status": raw})
+    assert (job.status, job.message) == (JobStatus.FAILED, why)

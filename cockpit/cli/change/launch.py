@@ -202,6 +202,12 @@ def _options(args: argparse.Namespace) -> RayJobOptions | None:
                 "The cluster that is there stays as it is.",
                 "Add --own-cluster, or scale this one: cockpit scale GROUP N",
             )
+        if args.retries and not given.own_cluster:
+            raise UsageError(
+                "--retries is for a cluster of the job's own.",
+                "KubeRay refuses retries of a RayJob on a RayCluster that exists.",
+                "Add --own-cluster, or omit --retries: the run itself restarts after a lost pod.",
+            )
         return given
     if given != RayJobOptions():
         raise UsageError(

@@ -218,7 +218,11 @@ def summary(cluster: RayCluster, context: str, health: tuple[ClusterHealth, str]
     )
 
 
-_ENDED = {"Complete": JobStatus.SUCCEEDED, "Failed": JobStatus.FAILED}
+_ENDED = {
+    "Complete": JobStatus.SUCCEEDED,
+    "Failed": JobStatus.FAILED,
+    "ValidationFailed": JobStatus.FAILED,  # the operator refuses it, and never looks at it again
+}
 _STATUSES = {status.value: status for status in JobStatus}
 
 

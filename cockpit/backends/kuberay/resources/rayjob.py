@@ -36,7 +36,7 @@ FOLDER = "/cockpit"
 FILE = "package.zip"
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,45}[a-z0-9])?")
 _IMAGE = re.compile(r"[a-z0-9]([\w.:/-]{0,253}\w)?(@sha256:[0-9a-f]{64})?")
-_OVER = ("Complete", "Failed")
+_OVER = ("Complete", "Failed", "ValidationFailed")
 
 
 async def create(client: KubeClient, ref: ClusterRef, raw: Any, spec: RayJobSpec) -> str:
