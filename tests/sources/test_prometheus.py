@@ -386,7 +386,7 @@ async def test_a_clock_that_differs_is_reported_and_does_not_move_the_curves(
         sleep=polls.sleep,
     )
     seen = await watched(watching, health(1))
-    assert "7200 s behind this machine's" in healths(seen)[0].error
+    assert "7,200 s behind this machine's" in healths(seen)[0].error
     assert healths(seen)[0].ok
     assert curves(seen)["loss"].times[-1] == pytest.approx(ENDED_S, abs=60)
 
