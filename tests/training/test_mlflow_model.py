@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -151,9 +153,14 @@ def test_best_checkpoint_is_a_model_version_with_signature_that_serve_loads_and_
     assert again.settings["epochs"] == "2"
 
 
-def test_language_model_takes_any_number_of_tokens(tmp_path: Path) -> None:
+def test_language_model_takes_any_number_of_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import mlflow
 
+    # Loading a model leaves its code, a part of `training`, in a new directory and in sys.path.
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     trained(
         tmp_path,
         run_name="tokens",
