@@ -40,6 +40,11 @@ class Place:
     def new(cls, testbed: Testbed) -> Place:
         return cls(testbed, testbed.namespace(f"kuberay-{next(_numbers)}"))
 
+    @property
+    def missing_node(self) -> str:
+        """The node of pods that stay pending."""
+        return f"nowhere-{self.namespace}"
+
     def path(self, plural: str, name: str = "") -> str:
         api = "/apis/ray.io/v1" if plural.startswith("ray") else "/api/v1"
         return f"{api}/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
@@ -92,7 +97,11 @@ class Place:
         runs: bool = True,
         **spec: Any,
     ) -> None:
-        """`runs` False: a pod that is bound to no node that there is, and stays pending."""
+        """`runs` False: a pod that is bound to no node that there is, and stays pending.
+
+        Kubernetes deletes the pods of such a node some 40 s after it saw the first one: each place
+        has its own node, so that pods of earlier tests do not begin this time.
+        """
         head = group == "headgroup"
         container = {"name": "ray", "image": "localhost/none", "imagePullPolicy": "Never"}
         body = {
@@ -108,7 +117,7 @@ class Place:
             "spec": {
                 "containers": [container],
                 "terminationGracePeriodSeconds": 0,
-                **({"tolerations": [kwok.TOLERATION]} if runs else {"nodeName": "nowhere"}),
+                **({"tolerations": [kwok.TOLERATION]} if runs else {"nodeName": self.missing_node}),
                 **spec,
             },
         }

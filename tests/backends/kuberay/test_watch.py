@@ -146,11 +146,11 @@ async def test_a_probe_that_fails_and_a_machine_that_is_lost_are_reasons(place: 
             if not lines:
                 place.event("Pod", "demo-gpu-worker-aaaaa", "Unhealthy", "Readiness probe failed")
             elif lines[-1] != reason and reason == "Readiness probe failed":
-                place.machine("nowhere", ready=False)
+                place.machine(place.missing_node, ready=False)
             elif reason.startswith("its machine is lost"):
                 break
             lines.append(reason)
-    place.ask("DELETE", "/api/v1/nodes/nowhere")
+    place.ask("DELETE", f"/api/v1/nodes/{place.missing_node}")
     assert "Readiness probe failed" in lines
 
 
