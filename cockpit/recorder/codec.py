@@ -69,6 +69,10 @@ _MOST = (1 << 63) - 1
 """The range of SQLite, Arrow and float."""
 _WHOLE = Annotated[int, Meta(ge=-_MOST, le=_MOST)] | Annotated[float, Meta(ge=-_MOST, le=_MOST)]
 ROWS_AT_MOST = 100_000
+"""Of one table."""
+ROWS_IN_ALL = 1_000_000
+"""Of all tables of a line. Tables nest, and a value that stands once counts for every row that
+repeats it: a line of 100 characters would otherwise decode to 10^10 rows."""
 _INVALID = (AttributeError, LookupError, TypeError, ValueError, OverflowError)
 
 
@@ -101,7 +105,8 @@ def decode(line: str) -> tuple[float, Event] | None:
         kind = KINDS.get(found.kind)
         if kind is None:
             return None
-        event = kind(at_s=found.at_s, source=found.source, **_read_object(kind, found.fields))
+        values = _read_object(kind, found.fields, _RowBudget())
+        event = kind(at_s=found.at_s, source=found.source, **values)
         return found.at_s if found.when_s is None else found.when_s, event
     except _INVALID as error:
         raise CodecError(f"not an event: {error}") from error
@@ -110,7 +115,7 @@ def decode(line: str) -> tuple[float, Event] | None:
 def from_plain(kind: type[T], raw: Any) -> T:
     """A struct of the model from what `to_plain` made of it. Raises CodecError."""
     try:
-        return kind(**_read_object(kind, _cleaned(raw)))
+        return kind(**_read_object(kind, _cleaned(raw), _RowBudget()))
     except _INVALID as error:
         raise CodecError(f"not a {kind.__name__}: {error}") from error
 
@@ -221,30 +226,54 @@ def _table(kind: Any, rows: Sequence[Any]) -> list[Any]:
     return [len(rows), columns, same]
 
 
-def _read_object(kind: Any, raw: Any) -> dict[str, Any]:
+class _RowBudget:
+    """The rows that the tables of one line may still have. `repeat`: how often one row counts."""
+
+    def __init__(self) -> None:
+        self._left, self.repeat = ROWS_IN_ALL, 1
+
+    def take(self, rows: int) -> None:
+        self._left -= rows * self.repeat
+        if self._left < 0:
+            raise ValueError(f"more than {ROWS_IN_ALL:,} rows")
+
+
+def _read_object(kind: Any, raw: Any, budget: _RowBudget) -> dict[str, Any]:
     plan = _plan(kind)
     values = convert(raw, plan.values)
     return {
-        item.name: _read(item, value)
+        item.name: _read(item, value, budget)
         for item in plan.fields
         if (value := getattr(values, item.name)) is not UNSET
     }
 
 
-def _read(item: _Field, value: Any) -> Any:
+def _read(item: _Field, value: Any, budget: _RowBudget) -> Any:
     if item.rows is not None:
-        return _read_table(item.rows, value)
+        return _read_table(item.rows, value, budget)
     if item.nested is not None and value is not None:
-        return item.nested(**_read_object(item.nested, value))
+        return item.nested(**_read_object(item.nested, value, budget))
     return value
 
 
-def _read_table(kind: Any, raw: list[Any]) -> tuple[Any, ...]:
+def _read_repeated(item: _Field, value: Any, budget: _RowBudget, count: int) -> Any:
+    """Read a value that each of `count` rows has."""
+    budget.repeat *= count
+    try:
+        if item.rows is None and isinstance(value, (tuple, list, dict)):
+            budget.take(len(value))
+        return _read(item, value, budget)
+    finally:
+        budget.repeat //= count
+
+
+def _read_table(kind: Any, raw: list[Any], budget: _RowBudget) -> tuple[Any, ...]:
     if not raw:
         return ()
     count, columns, same = raw
     if type(count) is not int or not 0 < count <= ROWS_AT_MOST:
         raise TypeError(f"a table of {count!r} rows")
+    budget.take(count)
     plan = _plan(kind)
     columns, same = convert(columns, plan.columns), convert(same, plan.values)
     parts: list[Iterable[Any]] = []
@@ -254,9 +283,9 @@ def _read_table(kind: Any, raw: list[Any]) -> tuple[Any, ...]:
             if len(column) != count:
                 raise ValueError(f"{len(column)} of {count} values of {item.name}")
             nested = item.rows or item.nested
-            parts.append([_read(item, each) for each in column] if nested else column)
+            parts.append([_read(item, each, budget) for each in column] if nested else column)
         elif value is not UNSET:
-            parts.append(repeat(_read(item, value), count))
+            parts.append(repeat(_read_repeated(item, value, budget, count), count))
         elif item.make_default is not None:
             parts.append([item.make_default() for _ in range(count)])
         elif item.default is _REQUIRED:

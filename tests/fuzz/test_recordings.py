@@ -20,7 +20,7 @@ from cockpit.recorder.codec import CodecError
 from cockpit.recorder.file import pack
 from cockpit.recorder.reading.library import Library
 from cockpit.recorder.reading.recording import Recording
-from tests.fuzz.cases import QUICK, VALUES, assert_clean, broken, broken_bytes, examine, lanes
+from tests.fuzz.cases import VALUES, assert_clean, broken, broken_bytes, examine, lanes
 from tests.recorder.test_codec import filled
 from tests.recorder.test_hostile_recording import recording
 
@@ -35,9 +35,7 @@ def lines() -> list[Any]:
 LINES = broken(*lines()).map(lambda raw: json.dumps(raw, ensure_ascii=False))
 
 
-# Nightly until a dump of a rank that decodes to very many values has a limit: one of the 15,000
-# cases does not end. The cases of the quick lane are test_line_is_an_error_or_a_clean_event[40].
-@pytest.mark.parametrize("cases", [QUICK, pytest.param(15_000, marks=pytest.mark.nightly)])
+@lanes(15_000)
 def test_line_is_an_error_or_a_clean_event(cases: int) -> None:
     def check(line: str) -> None:
         with suppress(CodecError):

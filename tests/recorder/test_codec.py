@@ -132,6 +132,36 @@ def test_a_line_that_is_no_event_is_refused(line: str) -> None:
         decode(line)
 
 
+@pytest.mark.parametrize(
+    "dumps",
+    [
+        [20_000, {}, {"rank": 1, "threads": [90_000, {}, {"name": "t", "stack": 0}]}],
+        [
+            1_000,
+            {"threads": [[90_000, {}, {"name": "t", "stack": 0}]] * 1_000},
+            {"rank": 1},
+        ],
+    ],
+    ids=["repeated", "listed"],
+)
+def test_a_short_line_cannot_decode_to_very_many_rows(dumps: list[Any]) -> None:
+    fields = {"run_id": "r", "attempt": 1, "dumps": dumps}
+    with pytest.raises(CodecError, match="more than 1,000,000 rows"):
+        decode(json.dumps(["RanksDumped", 1.0, "telemetry", fields]))
+
+
+def test_a_list_that_every_row_repeats_counts_for_each() -> None:
+    group = {"name": "default", "members": list(range(20_000))}
+    line = json.dumps(
+        ["RanksDumped", 1.0, "t", {"run_id": "r", "attempt": 1, "groups": [9, {}, group]}]
+    )
+    found = decode(line)
+    assert found is not None
+    assert encode(found[1]) == line.replace(" ", "")
+    with pytest.raises(CodecError, match="rows"):
+        decode(line.replace("[9,", "[90,"))
+
+
 def test_random_damage_is_refused_or_still_an_event() -> None:
     chance = random.Random(7)
     lines = [encode(event) for event in _digits(80.0, 100.0)]
