@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -112,11 +112,16 @@ def ray_on_kubernetes(kubernetes: Testbed) -> RealCluster:
     return real_cluster(kubernetes, Group(capabilities=("NET_ADMIN",)))
 
 
-def real_cluster(testbed: Testbed, group: Group) -> RealCluster:
-    """Create the RayCluster `demo` in the namespace `ml`, and wait until its pods are ready."""
+def real_cluster(
+    testbed: Testbed, group: Group, settings: Mapping[str, str] | None = None
+) -> RealCluster:
+    """Create the RayCluster `demo` in the namespace `ml`, and wait until its pods are ready.
+
+    `settings` are environment variables of its pods.
+    """
     namespace = testbed.namespace("ml")
     storage = testbed.plane.space.folder / "shared"
-    body = ray_cluster(groups=(group,), namespace=namespace, storage=storage)
+    body = ray_cluster(groups=(group,), namespace=namespace, storage=storage, settings=settings)
     testbed.plane.ask("POST", f"/apis/ray.io/v1/namespaces/{namespace}/rayclusters", body)
     ref = ClusterRef("kuberay", "demo", namespace, testbed.kubeconfig.stem)
     made = RealCluster(testbed, ref, testbed.kubeconfig)

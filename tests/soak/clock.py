@@ -1,4 +1,4 @@
-"""A wall clock of cockpit's processes that a test can step.
+"""A wall clock of cockpit's processes that a test can step, and a list of what their memory holds.
 
 A time namespace of Linux shifts the monotonic clocks alone, and libfaketime shifts those too, which
 no step of a wall clock does. So a `sitecustomize` module, loaded by PYTHONPATH into the processes
@@ -22,6 +22,23 @@ def _stepped():
     return _real() + struct.unpack_from("d", _offset)[0]
 
 time.time = _stepped
+
+def _list_objects(*_):
+    import collections, gc, json, sys
+    sizes, counts = collections.Counter(), collections.Counter()
+    for of in gc.get_objects():
+        name = f"{type(of).__module__}.{type(of).__qualname__}"
+        sizes[name] += sys.getsizeof(of, 0)
+        counts[name] += 1
+    kinds = {name: [counts[name], size] for name, size in sizes.items()}
+    path = os.environ["SOAK_OBJECTS"]
+    with open(path + ".part", "w") as file:
+        json.dump({"blocks": sys.getallocatedblocks(), "kinds": kinds}, file)
+    os.replace(path + ".part", path)
+
+if os.environ.get("SOAK_OBJECTS"):
+    import signal
+    signal.signal(signal.SIGUSR2, _list_objects)
 """
 
 

@@ -14,7 +14,7 @@ from cockpit.cli import main as cli
 from tests.soak.clock import SteppedClock
 from tests.soak.disk import SIZE_BYTES, SmallDisk
 from tests.soak.soak import REMAINS, is_defect, run_is_over
-from tests.soak.usage import Sampler, Usage, memory_growth
+from tests.soak.usage import Objects, Sampler, Usage, memory_growth
 
 
 def test_the_clock_of_a_process_is_stepped_while_it_runs(tmp_path: Path) -> None:
@@ -53,6 +53,29 @@ def test_a_small_disk_is_full_for_those_inside_and_leaves_no_mount(tmp_path: Pat
         assert not subprocess.run(disk.enter(*write), check=False).returncode
         assert not list((tmp_path / "state").iterdir())
     assert Path("/proc/self/mounts").read_text() == before
+
+
+def test_what_grew_in_a_process_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "objects.json"
+    code = "held = []\nwhile input(): held += [[] for _ in range(9_000)]; print(flush=True)"
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        env={**os.environ, **SteppedClock(tmp_path).environment, "SOAK_OBJECTS": str(path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        listed = []
+        for _ in range(2):
+            process.stdin.write("x\n")
+            process.stdin.flush()
+            process.stdout.readline()
+            listed.append(Objects.of(process.pid, path))
+        process.stdin.write("\n")
+    assert listed[1].kinds["builtins.list"][0] - listed[0].kinds["builtins.list"][0] >= 9_000
+    assert "builtins.list +9,0" in listed[1].grown_since(listed[0])
 
 
 def test_growth_is_counted_from_when_memory_has_settled() -> None:

@@ -1,11 +1,14 @@
-"""The resources of a process: memory, descriptors, threads, children."""
+"""The resources of a process: memory, descriptors, threads, children, and its Python objects."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import statistics
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,3 +77,44 @@ def memory_growth(samples: Sequence[Usage], settled_s: float) -> float:
     end = [of for of in samples if of.at_s >= samples[-1].at_s - 60.0]
     before = statistics.median(of.memory_bytes for of in begin)
     return statistics.median(of.memory_bytes for of in end) / before - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """The Python objects of a process."""
+
+    blocks: int
+    """Memory blocks of the interpreter's own allocator in use."""
+    kinds: Mapping[str, tuple[int, int]]
+    """By type: the number of objects that the garbage collector tracks, and their bytes."""
+
+    @classmethod
+    def of(cls, pid: int, path: Path, timeout_s: float = 20.0) -> Objects:
+        """Ask a process that the sitecustomize of `clock` prepared with SOAK_OBJECTS=`path`.
+
+        Raises TimeoutError.
+        """
+        path.unlink(missing_ok=True)
+        os.kill(pid, signal.SIGUSR2)
+        deadline = time.monotonic() + timeout_s
+        while not path.exists():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"process {pid} did not list its objects")
+            time.sleep(0.1)
+        raw = json.loads(path.read_text())
+        return cls(raw["blocks"], {name: (of[0], of[1]) for name, of in raw["kinds"].items()})
+
+    def grown_since(self, before: Objects, most: int = 8) -> str:
+        """The types that took the most bytes more than before."""
+        more = {
+            name: (
+                count - before.kinds.get(name, (0, 0))[0],
+                size - before.kinds.get(name, (0, 0))[1],
+            )
+            for name, (count, size) in self.kinds.items()
+        }
+        names = sorted(more, key=lambda name: -more[name][1])[:most]
+        listed = ", ".join(
+            f"{name} {more[name][0]:+,} ({more[name][1] / 1e3:+,.0f} KB)" for name in names
+        )
+        return f"{self.blocks - before.blocks:+,} blocks of {before.blocks:,}; {listed}"
