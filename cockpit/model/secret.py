@@ -15,7 +15,8 @@ _SHORTEST = 4
 _NAME = (
     # Not `max_tokens` and `tokenizer`, which are of language models.
     r"[\w.-]{0,40}(?:token(?!s|i[sz])|passw(?:or)?d|passphrase|secret|credential|[_-]pwd\b"
-    r"|(?:api|access|private|encryption|signing)[_-]?key|(?-i:[A-Z0-9]_KEY\b))[\w.-]{0,40}"
+    r"|(?:api|access|private|encryption|signing)[_-]?key|(?-i:[A-Z0-9]_(?:KEY|PASS)\b)"
+    r"|(?:db|pg|sql|smtp|mail|redis|mongo|admin|user|http|proxy|ftp|ldap)[_-]?pass\b)[\w.-]{0,40}"
 )
 _QUOTED = r"""'\"'\"'.*?(?:'\"'\"'|$)|\"(?:[^\"\\]|\\.)*(?:\"|$)|'(?:[^']|'\"'\"')*(?:'|$)"""
 """To its end, or that of a text that was cut. `'"'"'` is a quote as `shlex.quote` writes it."""
@@ -27,6 +28,21 @@ _NAMED = re.compile(
     rf"|(?P<option>(?<![\w.-])--?{_NAME}\s+)(?!--)(?:{_QUOTED}|{_BARE})"
     rf"|(?P<name>{_NAME}[\"']?\s*(?:=>|[=:])\s*)(?:{_QUOTED}|{_BARE})",
     re.IGNORECASE,
+)
+_PASSWORD_OPTIONS = {
+    r"(?:mysql|mariadb|mongo)[\w-]*|sshpass|login": "-p",  # `docker login`
+    "redis-cli": "-a",
+    "curl": "-u",
+}
+"""Programs, and the one-letter option whose value is a password."""
+_SHORT = re.compile(
+    "(?P<program>"
+    + "|".join(
+        rf"(?<![\w.-])(?:{program})\s(?:[^|;&\n]{{0,200}}?\s)??(?=['\"]?{option})"
+        for program, option in _PASSWORD_OPTIONS.items()
+    )
+    + r")(?:'(?P<single>-\w)(?:[^']|'\"'\"')*(?:'|$)|\"(?P<double>-\w)(?:[^\"\\]|\\.)*(?:\"|$)"
+    rf"|(?P<bare>-\w\s*)(?:{_QUOTED}|{_BARE}))"
 )
 _SECRET_WORD = re.compile(rf"(?P<name>{_ASSIGNED}).+", re.IGNORECASE | re.DOTALL)
 _HEADER = re.compile(
@@ -55,7 +71,7 @@ def masked(text: str) -> str:
     A value follows its name after `=`, `:` or `=>`, or as the next argument
     (`--token abc`). In case of doubt, more is masked than the value.
     """
-    return _NAMED.sub(_hidden, without_credentials(text))
+    return _NAMED.sub(_hidden, _SHORT.sub(_hidden_option, without_credentials(text)))
 
 
 def without_credentials(text: str, known: Iterable[str] = ()) -> str:
@@ -103,11 +119,25 @@ def masked_value(name: str, value: str) -> str:
 def masked_command(argv: Sequence[str]) -> list[str]:
     """The arguments of a command, with `***` for each that is or contains a secret."""
     shown: list[str] = []
-    hide = False
+    hide, option = False, ""
     for word in argv:
-        shown.append(MASKED if hide and not word.startswith("--") else _masked_word(word))
-        hide = word.startswith("-") and "=" not in word and is_secret(word.lstrip("-"))
+        if hide and not word.startswith("--"):
+            shown.append(MASKED)
+        elif option and word.startswith(option) and word != option:
+            shown.append(f"{option}{MASKED}")
+        else:
+            shown.append(_masked_word(word))
+        option = _password_option(word) or option
+        named = word.startswith("-") and "=" not in word and is_secret(word.lstrip("-"))
+        hide = named or (bool(option) and word == option)
     return shown
+
+
+def _password_option(word: str) -> str:
+    """The option of the program in a command's word that is followed by a password, or ''."""
+    name = word.rpartition("/")[2]
+    found = (opt for programs, opt in _PASSWORD_OPTIONS.items() if re.fullmatch(programs, name))
+    return next(found, "")
 
 
 def is_secret(name: str) -> bool:
@@ -119,6 +149,11 @@ def _masked_word(word: str) -> str:
     """Here the whole rest of `--password=…` is the value, with spaces and commas."""
     assigned = _SECRET_WORD.fullmatch(word)
     return f"{assigned['name']}{MASKED}" if assigned is not None else masked(word)
+
+
+def _hidden_option(match: re.Match[str]) -> str:
+    option = match["bare"] or match["single"] or match["double"]
+    return f"{match['program']}{option}{MASKED}"
 
 
 def _hidden(match: re.Match[str]) -> str:

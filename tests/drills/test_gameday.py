@@ -239,6 +239,7 @@ class Hands:
         self.context.dispatch(JobsListed(at_s=self.context.clock(), source="ray", jobs=(stopped,)))
 
     async def scale(self, request: ScaleRequest) -> Scaled:
+        self.asked.append(f"scale {request.group} of {request.uid}")
         raise CockpitError(f"Group {request.group} cannot be scaled.")
 
     def experiment(self, plan: DrillPlan) -> Experiment:
@@ -341,10 +342,12 @@ async def test_after_a_drill_that_broke_the_rest_is_left_out(verdict: Verdict) -
 
 async def test_a_step_between_that_fails_ends_the_day() -> None:
     context = ScriptedContext(trained())
-    run, _, _ = run_of(context, day_of("[[step]]\nscale = 'gpu'\nto = 3\n" + TWICE))
+    context.store.uid = "uid-of-the-cluster"
+    run, hands, _ = run_of(context, day_of("[[step]]\nscale = 'gpu'\nto = 3\n" + TWICE))
     result = await run.conduct()
     assert [step.ok for step in result.steps] == [False, None, None]
     assert "cannot be scaled" in result.why
+    assert hands.asked == ["scale gpu of uid-of-the-cluster"]
 
 
 async def test_an_expectation_that_does_not_come_true_in_time_reports_what_was_found() -> None:

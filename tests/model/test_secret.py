@@ -28,6 +28,14 @@ SECRET = "s3cr3t-V4lue"
         f"authorization: {SECRET}",
         f"OPENAI_KEY={SECRET}",
         f"MYSQL_PWD={SECRET}",
+        f"DB_PASS={SECRET}",
+        f"smtp_pass: {SECRET}",
+        f"mysql -u me -p{SECRET} db",
+        f"mysqldump -p '{SECRET}' db",
+        f"docker login -u me -p {SECRET} host",
+        f"sshpass -p {SECRET} ssh host",
+        f"redis-cli -a {SECRET} ping",
+        f"curl -s -u me:{SECRET} host",
         f"SSH_PASSPHRASE={SECRET}",
         f"hf_token => {SECRET}",
         f"the token password={SECRET}",
@@ -54,6 +62,8 @@ def test_a_secret_is_not_reported_and_the_rest_is(said: str) -> None:
         ["t", "--env=DB_PASSWORD={}"],
         ["env", "DB_PASSWORD={}", "t"],
         ["bash", "-c", "DB_PASSWORD='{}' t"],
+        ["sshpass", "-p", "{}", "ssh", "host"],
+        ["/usr/bin/mysql", "-p{}", "db"],
     ],
 )
 def test_no_part_of_a_secret_in_a_command_is_left(argv: list[str], before: str) -> None:
@@ -109,6 +119,10 @@ def test_a_known_form_of_token_is_hidden_wherever_it_stands(token: str) -> None:
         "http://host:9090?query=a@b",
         "authorization: required",
         "PWD=/home/me --sort-key=name",
+        "train.py -p 8080 -u me",
+        "docker run -p 8080:80 image",
+        "mysql --port 3306; train -p 3",
+        "first_pass=3, passed: 4, bypass=1",
     ],
 )
 def test_what_is_no_secret_stays(said: str) -> None:
@@ -136,6 +150,9 @@ def test_a_name_reports_whether_its_value_is_shown() -> None:
         "--token ",
         "https://",
         "token=,",
+        "mysql ",
+        "mysql -p",
+        "login x -p ",
     ],
 )
 def test_a_long_hostile_text_costs_as_much_as_it_is_long(piece: str) -> None:

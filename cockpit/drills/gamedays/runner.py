@@ -101,6 +101,8 @@ class GameDayRun:
         """Jobs, by the newest id of each."""
         self._staying: list[asyncio.Task[Job]] = []
         self._results: list[StepResult] = []
+        self._uid = ""
+        """Of the cluster at the begin: a later one of the same name is not scaled."""
 
     def abort(self, why: str = "by the user") -> None:
         """The running drill is undone, and the rest of the day is left out."""
@@ -113,6 +115,7 @@ class GameDayRun:
         """Run the game day. Does not raise CockpitError: errors are in the result."""
         began_s = self._context.clock()
         stop, whole = "", False
+        self._uid = await self._context.ask(lambda store: store.uid)
         try:
             for number, step in enumerate(self.day.steps, start=1):
                 stop = stop or (f"aborted: {self._aborted}" if self._aborted else "")
@@ -215,7 +218,7 @@ class GameDayRun:
             await asyncio.sleep(LOOK_S)
 
     async def _scale(self, step: Scale) -> str:
-        done = await self._hands.scale(ScaleRequest(step.group, step.to))
+        done = await self._hands.scale(ScaleRequest(step.group, step.to, uid=self._uid))
 
         def there(store: Store) -> bool:
             group = store.groups.get(step.group)
