@@ -7,6 +7,7 @@ that get this environment and no others, adds a number of seconds to `time.time`
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,7 +51,9 @@ class SteppedClock:
         self._offset.write_bytes(struct.pack("d", 0.0))
         (folder / "sitecustomize.py").write_text(SITECUSTOMIZE)
         self.environment: Mapping[str, str] = {
-            "PYTHONPATH": str(folder),
+            "PYTHONPATH": os.pathsep.join(
+                [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+            ),
             "SOAK_CLOCK": str(self._offset),
         }
 

@@ -8,10 +8,10 @@ from rich.segment import Segment
 from textual.content import Content
 from textual.geometry import Region
 from textual.strip import Strip
-from textual.widget import Widget
 
 from cockpit.tui.terminal.cells import ELLIPSIS, fit, width_of
 from cockpit.tui.theme import Palette
+from cockpit.tui.widgets.line_widget import LineWidget
 
 StyledLine: TypeAlias = list[tuple[str, str]]
 """Texts with their styles."""
@@ -45,7 +45,7 @@ def _markup(style: str) -> str:
     return " ".join(w if w in ("bold", "reverse") else f"${w}" for w in style.split())
 
 
-class FewLines(Widget):
+class FewLines(LineWidget):
     """A subclass draws in `draw_lines`, and calls `draw_again` when its content has changed."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:

@@ -18,11 +18,11 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
 from cockpit.tui.terminal.cells import fit, width_of
 from cockpit.tui.terminal.symbols import Symbols, symbols
 from cockpit.tui.theme import Palette
+from cockpit.tui.widgets.line_widget import LineWidget
 
 USUAL = 2
 WORST = 4
@@ -85,7 +85,7 @@ def _per_line(ranks: int, width: int) -> int:
     return room if room < _GROUP else room // _GROUP * _GROUP
 
 
-class HeatMap(Widget, can_focus=True):
+class HeatMap(LineWidget, can_focus=True):
     """A line of text, and the ranks below it, line by line."""
 
     DEFAULT_CSS = """

@@ -10,7 +10,6 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region
 from textual.strip import Strip
-from textual.widget import Widget
 
 from cockpit.plot.buckets import Points
 from cockpit.tui.terminal.symbols import Symbols, symbols
@@ -19,6 +18,7 @@ from cockpit.tui.widgets.chart.axis import Axis
 from cockpit.tui.widgets.chart.grid import Grid
 from cockpit.tui.widgets.chart.marks import Mark, MarkKind, Stretch
 from cockpit.tui.widgets.chart.picture import ChartOptions, Curve, Picture, compose
+from cockpit.tui.widgets.line_widget import LineWidget
 from training.telemetry.metric_table import Unit
 
 __all__ = ["ChartOptions", "Curve", "LineChart", "Mark", "MarkKind"]
@@ -27,7 +27,7 @@ NEAR_CELLS = 8
 """Changed cells of a row that are so near to each other are painted as one."""
 
 
-class LineChart(Widget):
+class LineChart(LineWidget):
     """Curves over time, with marks. Time ends at `now_s`, or without it at the newest point."""
 
     DEFAULT_CSS = Path(__file__).with_suffix(".tcss").read_text(encoding="utf-8")

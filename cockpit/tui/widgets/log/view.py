@@ -21,6 +21,7 @@ from cockpit.logs.merge import FIRST_ERROR
 from cockpit.store.store import LogBuffer
 from cockpit.tui.terminal.cells import fit, width_of
 from cockpit.tui.theme import Palette
+from cockpit.tui.widgets.line_widget import LineWidget
 from cockpit.tui.widgets.log.lines import LogLines
 from cockpit.tui.widgets.scrolling import set_virtual_height
 
@@ -29,7 +30,7 @@ WHEEL_LINES = 3
 SIDE_STEP = 16
 
 
-class LogView(ScrollView, can_focus=True):
+class LogView(LineWidget, ScrollView, can_focus=True):
     """Shows a `LogBuffer`. Lines are shown literally; they must hold no control sequences."""
 
     DEFAULT_CSS = Path(__file__).with_suffix(".tcss").read_text(encoding="utf-8")

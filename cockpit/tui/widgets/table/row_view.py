@@ -18,6 +18,7 @@ from textual.strip import Strip
 
 from cockpit.tui.terminal.cells import fit
 from cockpit.tui.theme import Palette
+from cockpit.tui.widgets.line_widget import LineWidget
 from cockpit.tui.widgets.scrolling import set_virtual_height
 from cockpit.tui.widgets.table.columns import Column, Place, lay_out
 from cockpit.tui.widgets.table.lazy_rows import LazyRows
@@ -26,7 +27,7 @@ from cockpit.tui.widgets.table.row_lines import Row, changed_regions, header_str
 HEADER_LINES = 1
 
 
-class RowLines(ScrollView):
+class RowLines(LineWidget, ScrollView):
     """How rows are measured, laid out and painted; which of them is chosen is `LineTable`'s."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
