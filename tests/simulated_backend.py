@@ -89,8 +89,8 @@ class ScriptedBackend:
         self.asked.append(("suspend", str(suspended)))
         self.uids.append(uid)
 
-    async def cordon(self, machine: str, cordoned: bool, *, uid: str = "") -> None:
-        self.asked.append(("cordon", machine, str(cordoned)))
+    async def cordon(self, node: str, cordoned: bool, *, uid: str = "") -> None:
+        self.asked.append(("cordon", node, str(cordoned)))
 
     async def evict_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
         self.asked.append(("evict_pod", pod, f"{grace_s:g}"))

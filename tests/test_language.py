@@ -45,6 +45,7 @@ BANNED = {
     r"but for|all else|what else|of late": "except for, everything else",
     r"that which|of which|by which|who(?:se)? is": "split the sentence",
     r"hand(?:s|ed)? over|handed": "pass, give",
+    r"(?:its|their|K8s|Kubernetes|lost|(?:un)?cordon(?:s|ed|ing)?(?: the| a)?) machines?": "node",
 }
 """By a pattern that matches whole terms, without regard to case: what to write instead."""
 

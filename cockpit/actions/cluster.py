@@ -92,12 +92,12 @@ class ClusterActions:
             await self._backend.suspend(suspended, uid=uid)
         await self._done(change)
 
-    async def cordon(self, machine: str, cordoned: bool, *, uid: str = "") -> None:
-        """Keep new pods off a machine, or let them on again; `uid` as in `ScaleRequest`."""
+    async def cordon(self, node: str, cordoned: bool, *, uid: str = "") -> None:
+        """Keep new pods off a node, or let them on again; `uid` as in `ScaleRequest`."""
         before_after = ("schedulable", "cordoned") if cordoned else ("cordoned", "schedulable")
-        change = Change("cordon" if cordoned else "uncordon", "Node", machine, *before_after)
+        change = Change("cordon" if cordoned else "uncordon", "Node", node, *before_after)
         with self._noting_failure(change):
-            await self._backend.cordon(machine, cordoned, uid=uid)
+            await self._backend.cordon(node, cordoned, uid=uid)
         await self._done(change)
 
     async def exec(self, pod: str, argv: Sequence[str]) -> ExecResult:

@@ -116,9 +116,9 @@ class Backend(Protocol):
     def watch(self) -> AsyncIterator[Event]:
         """Yield ClusterSeen, GroupsListed, PodsListed, Notice and SourceHealth (source `backend`).
 
-        On Kubernetes MachinesListed and JobsListed (the RayJobs) too. The current state is first,
-        then every change, until it is closed. A lost connection is reported by SourceHealth and
-        restored; the iterator does not end.
+        On Kubernetes KubernetesNodesListed and JobsListed (the RayJobs) too. The current state is
+        first, then every change, until it is closed. A lost connection is reported by SourceHealth
+        and restored; the iterator does not end.
         """
         ...
 
@@ -156,7 +156,7 @@ class Backend(Protocol):
     async def manifest(self, kind: str, name: str) -> str:
         """The object as the cluster has it, as YAML without control characters.
 
-        `kind` is `cluster`, `group`, `pod`, `machine` or `rayjob`.
+        `kind` is `cluster`, `group`, `pod`, `node` or `rayjob`.
         """
         ...
 
@@ -168,8 +168,8 @@ class Backend(Protocol):
         """Remove all pods, or create them again; `uid` as for `scale`."""
         ...
 
-    async def cordon(self, machine: str, cordoned: bool, *, uid: str = "") -> None:
-        """Keep new pods off a machine, or let them on again; `uid` (Machine.uid) as for `scale`."""
+    async def cordon(self, node: str, cordoned: bool, *, uid: str = "") -> None:
+        """Keep new pods off a Kubernetes node, or allow them again; `uid` is the node's."""
         ...
 
     async def evict_pod(self, pod: str, *, uid: str, grace_s: float) -> None:

@@ -51,7 +51,7 @@ class WithoutKubernetes:
     async def suspend(self, suspended: bool, *, uid: str = "") -> None:
         self._refuse("Only a RayCluster can be suspended.")
 
-    async def cordon(self, machine: str, cordoned: bool, *, uid: str = "") -> None:
+    async def cordon(self, node: str, cordoned: bool, *, uid: str = "") -> None:
         self._refuse("Only a Kubernetes node can be cordoned.")
 
     async def evict_pod(self, pod: str, *, uid: str, grace_s: float) -> None:

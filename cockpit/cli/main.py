@@ -15,7 +15,7 @@ from cockpit import __version__
 from cockpit.cli.options import process_arguments
 from cockpit.cli.options.parser import Parser, common_flags, settled
 from cockpit.cli.output import streams
-from cockpit.cli.verbs import BY_NAME, VERBS
+from cockpit.cli.verbs import BY_NAME, OLD_NAMES, VERBS
 from cockpit.model.error import CockpitError, ExitCode, NotAllowedError, UsageError
 from cockpit.model.text import one_line
 
@@ -82,7 +82,8 @@ def _run(argv: list[str]) -> int:
     # Argparse drops the dashes right after the verb, and then takes the command's flags for ours.
     dashes = argv.index("--") if "--" in argv else len(argv)
     first = parser.parse_args(argv[:dashes])
-    name, rest = first.verb, [*first.rest, *argv[dashes:]]
+    name, *implied = OLD_NAMES.get(first.verb, (first.verb,))
+    rest = [*implied, *first.rest, *argv[dashes:]]
     del first.verb, first.rest
     if first.help:
         print(help_text())

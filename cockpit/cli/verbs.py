@@ -26,8 +26,7 @@ VERBS = (
     Verb("status", "read.snapshot", "the state of the cluster, the run and the sources", "Read"),
     Verb("groups", "read.snapshot", "the worker groups", "Read"),
     Verb("pods", "read.snapshot", "the pods", "Read"),
-    Verb("nodes", "read.snapshot", "the Ray nodes", "Read"),
-    Verb("machines", "read.snapshot", "the Kubernetes nodes", "Read"),
+    Verb("nodes", "read.snapshot", "the Ray nodes, or the Kubernetes nodes", "Read"),
     Verb("jobs", "read.snapshot", "the submitted jobs", "Read"),
     Verb("runs", "read.snapshot", "the training runs and their attempts", "Read"),
     Verb("ranks", "read.snapshot", "the ranks of the current run", "Read"),
@@ -71,3 +70,5 @@ VERBS = (
     Verb("manual", "shell.manual", "the manual page, for man", "About"),
 )
 BY_NAME = {verb.name: verb for verb in VERBS}
+OLD_NAMES = {"machines": ("nodes", "--kubernetes")}
+"""Earlier names, which scripts may still use, and what replaces each."""

@@ -74,7 +74,7 @@ def targets(store: Store, attempt: AttemptView, ranks: Iterable[int]) -> tuple[T
 def _target(store: Store, rank: int, pid: int, pod: Pod | None) -> Target:
     if pod is None:
         return Target(rank, pid)
-    node = store.machines.get(pod.host)
+    node = store.kubernetes_nodes.get(pod.host)
     return Target(rank, pid, pod.name, pod.uid, node.name if node else "", node.uid if node else "")
 
 

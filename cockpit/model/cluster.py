@@ -123,7 +123,7 @@ class Node(Struct, frozen=True):
     """Why Ray considers the node dead, as Ray reports it."""
 
 
-class Machine(Struct, frozen=True):
+class KubernetesNode(Struct, frozen=True):
     """A Kubernetes node."""
 
     name: str

@@ -13,7 +13,7 @@ from cockpit.model.cluster import (
     ClusterHealth,
     ClusterRef,
     ClusterSummary,
-    Machine,
+    KubernetesNode,
     Node,
     Pod,
     WorkerGroup,
@@ -95,8 +95,8 @@ class NodesListed(Event, frozen=True, kw_only=True):
     nodes: tuple[Node, ...]
 
 
-class MachinesListed(Event, frozen=True, kw_only=True):
-    machines: tuple[Machine, ...]
+class KubernetesNodesListed(Event, frozen=True, kw_only=True, rename={"nodes": "machines"}):
+    nodes: tuple[KubernetesNode, ...]
 
 
 class ClustersListed(Event, frozen=True, kw_only=True):

@@ -41,6 +41,7 @@ KINDS: dict[str, type[Event]] = {
     for name, kind in vars(events).items()
     if isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
 }
+KINDS["MachinesListed"] = events.KubernetesNodesListed  # its name in earlier recordings
 """Every kind of event, by its name in a line."""
 
 MOMENTS = frozenset(
@@ -132,6 +133,8 @@ def _cleaned(raw: Any) -> Any:
 
 class _Field(Struct, frozen=True):
     name: str
+    stored: str
+    """Its name in a line, which stays when the field is renamed (`rename` of the struct)."""
     default: Any
     make_default: Callable[[], Any] | None
     rows: type[Any] | None
@@ -169,8 +172,9 @@ def _plan(kind: type[Any]) -> _Plan:
             hint = _limited(hint, Moment if item.name in MOMENTS else float)
         make = None if item.default_factory is NODEFAULT else item.default_factory
         default = _REQUIRED if item.default is NODEFAULT else item.default
-        fields.append(_Field(item.name, make() if make else default, make, rows, nested))
-        hints.append((item.name, hint))
+        stored = item.encode_name
+        fields.append(_Field(item.name, stored, make() if make else default, make, rows, nested))
+        hints.append((stored, hint))
     return _Plan(
         tuple(fields),
         defstruct("Values", [(name, hint | UnsetType, UNSET) for name, hint in hints]),
@@ -201,9 +205,9 @@ def to_plain(value: Any) -> dict[str, Any]:
         of = getattr(value, item.name)
         if item.rows is not None:
             if of or item.default is _REQUIRED:
-                found[item.name] = _table(item.rows, of) if of else []
+                found[item.stored] = _table(item.rows, of) if of else []
         elif item.default is _REQUIRED or of != item.default:
-            found[item.name] = to_plain(of) if item.nested and of is not None else of
+            found[item.stored] = to_plain(of) if item.nested and of is not None else of
     return found
 
 
@@ -211,8 +215,8 @@ def _table(kind: Any, rows: Sequence[Any]) -> list[Any]:
     columns: dict[str, list[Any]] = {}
     same: dict[str, Any] = {}
     for item in _plan(kind).fields:
-        name = item.name
-        column: list[Any] = [getattr(row, name) for row in rows]
+        name = item.stored
+        column: list[Any] = [getattr(row, item.name) for row in rows]
         if item.default is not _REQUIRED and column.count(item.default) == len(rows):
             continue
         if item.rows is not None:
@@ -244,7 +248,7 @@ def _read_object(kind: Any, raw: Any, budget: _RowBudget) -> dict[str, Any]:
     return {
         item.name: _read(item, value, budget)
         for item in plan.fields
-        if (value := getattr(values, item.name)) is not UNSET
+        if (value := getattr(values, item.stored)) is not UNSET
     }
 
 
@@ -278,7 +282,7 @@ def _read_table(kind: Any, raw: list[Any], budget: _RowBudget) -> tuple[Any, ...
     columns, same = convert(columns, plan.columns), convert(same, plan.values)
     parts: list[Iterable[Any]] = []
     for item in plan.fields:
-        column, value = getattr(columns, item.name), getattr(same, item.name)
+        column, value = getattr(columns, item.stored), getattr(same, item.stored)
         if column is not UNSET:
             if len(column) != count:
                 raise ValueError(f"{len(column)} of {count} values of {item.name}")

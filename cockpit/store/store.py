@@ -12,7 +12,7 @@ from cockpit.model.cluster import (
     ClusterHealth,
     ClusterRef,
     ClusterSummary,
-    Machine,
+    KubernetesNode,
     Node,
     Pod,
     PodPhase,
@@ -37,9 +37,9 @@ from cockpit.model.event import (
     GroupsListed,
     HistoryLoaded,
     JobsListed,
+    KubernetesNodesListed,
     LogExcerpted,
     LogLines,
-    MachinesListed,
     Marked,
     MemoryKillsListed,
     MetricsReported,
@@ -144,7 +144,7 @@ class Store(Struct):
     pods_complete: bool = True
     """False until the first list of pods is complete."""
     nodes: dict[str, Node] = field(default_factory=dict)
-    machines: dict[str, Machine] = field(default_factory=dict)
+    kubernetes_nodes: dict[str, KubernetesNode] = field(default_factory=dict)
     fleet: dict[str, tuple[ClusterSummary, ...]] = field(default_factory=dict)
     """All clusters by context, where several are watched at once."""
     jobs: dict[str, Job] = field(default_factory=dict)
@@ -198,8 +198,8 @@ class Store(Struct):
             case NodesListed():
                 self.past.take_nodes(self.nodes, event)
                 self.nodes = {node.id: node for node in event.nodes}
-            case MachinesListed():
-                self.machines = {machine.name: machine for machine in event.machines}
+            case KubernetesNodesListed():
+                self.kubernetes_nodes = {node.name: node for node in event.nodes}
             case ClustersListed():
                 self.fleet[event.context] = event.clusters
             case JobsListed():

@@ -47,7 +47,7 @@ class Target(Struct, frozen=True):
     """The selected object."""
 
     kind: str
-    """`pod`, `rank`, `job`, `group`, `machine`, `cluster` or `hang`."""
+    """`pod`, `rank`, `job`, `group`, `node`, `cluster` or `hang`."""
     name: str
 
 

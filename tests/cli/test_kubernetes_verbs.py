@@ -21,7 +21,7 @@ from cockpit.config import file
 from cockpit.model.cluster import (
     ClusterHealth,
     ClusterRef,
-    Machine,
+    KubernetesNode,
     NodeType,
     Pod,
     PodPhase,
@@ -32,7 +32,7 @@ from cockpit.model.event import (
     Event,
     GroupsListed,
     JobsListed,
-    MachinesListed,
+    KubernetesNodesListed,
     PodsListed,
     SourceHealth,
 )
@@ -73,10 +73,10 @@ def events(
         GroupsListed(groups=(group,), **at),
         PodsListed(pods=(HEAD, ONE), **at),
         JobsListed(jobs=(RAYJOB,), **at),
-        MachinesListed(
-            machines=(
-                Machine("node-1", True, cpus=8),
-                Machine("node-2", False, cordoned=True, reason="disk pressure", gpus=8),
+        KubernetesNodesListed(
+            nodes=(
+                KubernetesNode("node-1", True, cpus=8),
+                KubernetesNode("node-2", False, cordoned=True, reason="disk pressure", gpus=8),
             ),
             **at,
         ),
@@ -339,7 +339,7 @@ def test_a_suspension_names_what_it_removes(
     assert changes(cluster) == [("suspend", "False")]
 
 
-def test_a_machine_that_is_cordoned_already_is_left_alone(
+def test_a_node_that_is_cordoned_already_is_left_alone(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["cordon", "node-2", "--yes"]) == 0
@@ -405,20 +405,21 @@ def test_replicas_of_several_hosts_are_counted_as_replicas(
     assert cli.main(["scale", "gpu", "--yes"]) == 2
 
 
-def test_machines_are_listed_with_the_pods_that_are_on_them(
+def test_nodes_are_listed_with_the_pods_that_are_on_them(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["machines", "-o", "json"]) == 0
+    assert cli.main(["nodes", "--kubernetes", "-o", "json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert (rows["node-2"]["cordoned"], rows["node-2"]["pods"]) == (True, 1)
     refused = SourceHealth(
-        at_s=1.0, source="backend:machines", ok=False, error="you may not list nodes"
+        at_s=1.0, source="backend:nodes", ok=False, error="you may not list nodes"
     )
     cluster.events = events(ClusterHealth.READY, GPU, refused)
-    assert cli.main(["machines"]) == 4
+    assert cli.main(["nodes", "--kubernetes"]) == 4
     assert "you may not list nodes" in capsys.readouterr().err
     cluster.ref = ClusterRef("local", "demo")
-    assert cli.main(["machines"]) == 2
+    assert cli.main(["machines"]) == 2  # the earlier name of the verb
+    assert "has no Kubernetes nodes" in capsys.readouterr().err
 
 
 def test_what_is_refused_beside_it_does_not_take_the_rest_away(
@@ -456,7 +457,7 @@ def test_tables_have_kubernetes_columns_only_where_there_is_something_in_them(
         ("pods/x", "pod", "x"),
         ("cluster", "cluster", "trainer"),
         ("raycluster/other", "cluster", "other"),
-        ("node/node-1", "machine", "node-1"),
+        ("node/node-1", "node", "node-1"),
         ("job/train-ab12", "rayjob", "train-ab12"),
         ("group/gpu", "group", "gpu"),
     ],
@@ -579,15 +580,17 @@ def test_hostile_output_does_not_take_hold_of_a_terminal(
 def test_suspect_nodes_are_listed_with_their_evidence_and_a_cordon_is_proposed(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    well = MachinesListed(at_s=1.0, source="backend", machines=(Machine("node-1", ready=True),))
+    well = KubernetesNodesListed(
+        at_s=1.0, source="backend", nodes=(KubernetesNode("node-1", ready=True),)
+    )
     cluster.events = events(ClusterHealth.READY, GPU, well)
     assert cli.main(["nodes", "--suspect"]) == 0
     assert "No suspect nodes: 0 recorded runs" in capsys.readouterr().out
-    machines = (
-        Machine("node-1", ready=True, problems=("KernelDeadlock",)),
-        Machine("node-2", ready=False, cordoned=True, reason="kubelet stopped posting"),
+    nodes = (
+        KubernetesNode("node-1", ready=True, problems=("KernelDeadlock",)),
+        KubernetesNode("node-2", ready=False, cordoned=True, reason="kubelet stopped posting"),
     )
-    seen = MachinesListed(at_s=1.0, source="backend", machines=machines)
+    seen = KubernetesNodesListed(at_s=1.0, source="backend", nodes=nodes)
     cluster.events = events(ClusterHealth.READY, GPU, seen)
     assert cli.main(["nodes", "--suspect"]) == 0
     out = capsys.readouterr().out

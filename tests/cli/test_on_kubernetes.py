@@ -42,7 +42,7 @@ def make_pod(plane: ControlPlane, name: str, group: str, *, placed: bool = True)
         },
     }
     if not placed:
-        pod["spec"]["nodeSelector"] = {"there-is": "no-such-machine"}
+        pod["spec"]["nodeSelector"] = {"there-is": "no-such-node"}
     plane.ask("POST", PODS, pod)
 
 
@@ -218,14 +218,14 @@ def test_what_cannot_be_known_is_asked_for_with_the_flags_to_type(run: Run) -> N
     assert run("pods", "--context", "refused")[0] == 3
 
 
-def test_machines_are_cordoned_and_uncordoned_with_a_trace_of_both(
+def test_nodes_are_cordoned_and_uncordoned_with_a_trace_of_both(
     run: Run, plane: ControlPlane
 ) -> None:
-    machine = rows(run, "machines")[0]["name"]
-    node = f"/api/v1/nodes/{machine}"
-    assert run("cordon", machine, "--yes", *NAMED)[0] == 0
+    name = rows(run, "nodes", "--kubernetes")[0]["name"]
+    node = f"/api/v1/nodes/{name}"
+    assert run("cordon", name, "--yes", *NAMED)[0] == 0
     assert plane.ask("GET", node)["spec"]["unschedulable"]
-    assert run("uncordon", machine, "--yes")[0] == 0
+    assert run("uncordon", name, "--yes")[0] == 0
     assert not plane.ask("GET", node)["spec"].get("unschedulable")
     lines = [json.loads(line) for line in audit.path().read_text().splitlines()]
     assert [(line["action"], line["kind"], line["result"]) for line in lines] == [
@@ -282,7 +282,7 @@ def test_without_rights_every_verb_is_refused_with_4(
     for argv in (
         ["status"],
         ["pods"],
-        ["machines"],
+        ["nodes", "--kubernetes"],
         ["clusters"],
         ["scale", "gpu", "1", "--yes"],
         ["suspend", "--yes"],

@@ -18,7 +18,7 @@ from cockpit.backends.kuberay.backend import KubeRayBackend
 from cockpit.backends.protocol import Change, RayJobSpec
 from cockpit.launch import submission
 from cockpit.model.error import CockpitError, NotAllowedError
-from cockpit.model.event import MachinesListed, Notice, PodsListed, SourceHealth
+from cockpit.model.event import KubernetesNodesListed, Notice, PodsListed, SourceHealth
 from cockpit.model.scale import ScaleRequest
 from cockpit.sources.ray.dashboard import Dashboard
 from tests.cluster.fixtures import RealCluster
@@ -28,7 +28,7 @@ VIEWER, OPERATOR = "cockpit-test-viewer", "cockpit-test-operator"
 VIEWERS_ROLES = (
     "cockpit-viewer",
     "cockpit-ray-token",
-    "cockpit-machines-viewer",
+    "cockpit-nodes-viewer",
     "cockpit-queues-viewer",
 )
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -88,7 +88,7 @@ def granted(ray_on_kubernetes: RealCluster) -> Iterator[RealCluster]:
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
             "subjects": [{"kind": "User", "name": user} for user in users],
         }
-        everywhere = "machines" in name or "queues" in name
+        everywhere = "nodes" in name or "queues" in name
         make(f"{RBAC}/clusterrolebindings" if everywhere else f"{local}/rolebindings", binding)
     yield ray_on_kubernetes
     for path in reversed(made):
@@ -138,10 +138,10 @@ async def test_a_viewer_sees_everything_and_changes_nothing(
                 }
                 if watched >= WATCHED:
                     break
-    assert {PodsListed, MachinesListed, Notice} <= seen
+    assert {PodsListed, KubernetesNodesListed, Notice} <= seen
     pod = await worker(viewer)
     assert [line async for line in viewer.logs(pod, follow=False, lines=1)]
-    for kind, name in (("cluster", "demo"), ("group", "gpu"), ("pod", pod), ("machine", "node-1")):
+    for kind, name in (("cluster", "demo"), ("group", "gpu"), ("pod", pod), ("node", "node-1")):
         assert name in await viewer.manifest(kind, name)
         assert name in await viewer.describe(kind, name)
     assert await viewer.quota_room() == ()

@@ -22,7 +22,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.ray]
 @pytest.fixture(scope="module")
 def session(ray_on_kubernetes: RealCluster) -> Iterator[Session]:
     with builder.session_on(ray_on_kubernetes.backend()) as session:
-        assert session.wait(lambda store: len(store.nodes) >= 2 and bool(store.machines), 60.0)
+        assert session.wait(
+            lambda store: len(store.nodes) >= 2 and bool(store.kubernetes_nodes), 60.0
+        )
         yield session
     ray_on_kubernetes.wait_ready(1)
 
@@ -145,22 +147,20 @@ def test_a_policy_isolates_a_pod_and_is_removed(
     assert api.ask("GET", path)["items"] == []
 
 
-def test_an_evicted_pod_waits_while_its_machine_is_cordoned(
-    session: Session, tmp_path: Path
-) -> None:
+def test_an_evicted_pod_waits_while_its_node_is_cordoned(session: Session, tmp_path: Path) -> None:
     before = worker(session.store)
 
     def look(store: Store) -> None:
-        assert session.wait(lambda s: s.machines[before.host].cordoned, 20.0)
+        assert session.wait(lambda s: s.kubernetes_nodes[before.host].cordoned, 20.0)
 
     asked = plan("evict", before.name, grace_s=1, for_s=6)
     record = conduct(session, asked, tmp_path, observe=look)
     assert record.verdict is Verdict.PASSED, record
-    assert session.wait(lambda s: not s.machines[before.host].cordoned, 20.0)
+    assert session.wait(lambda s: not s.kubernetes_nodes[before.host].cordoned, 20.0)
     assert worker(session.store).name != before.name
     ready_s = record.recoveries[0].pod_ready_s
     assert ready_s is not None
-    assert ready_s > 6, "no pod could be placed before the machine took pods again"
+    assert ready_s > 6, "no pod could be placed before the node took pods again"
 
 
 def test_a_preempted_node_drains_and_then_dies(session: Session, tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ def test_guard_ends_the_rank_of_a_hang(
 
 def test_guard_cordons_a_kubernetes_node(session: Session) -> None:
     victim = the_rank(session)
-    node = session.store.machines[session.store.pods[victim.pod].host]
+    node = session.store.kubernetes_nodes[session.store.pods[victim.pod].host]
     target = Target(0, victim.pid, victim.pod, "", node.name, node.uid)
     trouble = Trouble(
         Trigger.REPEATED_FAILURE, "k", "r", "r", 1, "It failed.", Confidence.HIGH, (target,)
@@ -255,7 +255,7 @@ def test_guard_cordons_a_kubernetes_node(session: Session) -> None:
     decision = Decision(trouble, Action.CORDON, "by the policy")
     assert session.call(actions.act(decision), 30.0).endswith(f"uncordon {node.name}")
     try:
-        assert session.wait(lambda store: store.machines[node.name].cordoned, 30.0)
+        assert session.wait(lambda store: store.kubernetes_nodes[node.name].cordoned, 30.0)
     finally:
         session.call(actions.cordon(node.name, False), 30.0)
 

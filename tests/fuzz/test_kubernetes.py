@@ -65,13 +65,13 @@ EVENT = {
 KINDS: dict[str, tuple[Any, Any]] = {
     "cluster": (CLUSTERS, ray_cluster),
     "pod": (PODS, objects.pod),
-    "node": ([NODE], objects.machine),
+    "node": ([NODE], objects.kubernetes_node),
     "rayjob": ([RAYJOB], objects.ray_job),
     "event": ([EVENT], lambda raw: objects.notice(raw, "backend")),
 }
 
 
-DESCRIBED = {"cluster": "cluster", "pod": "pod", "node": "machine", "rayjob": "rayjob"}
+DESCRIBED = {"cluster": "cluster", "pod": "pod", "node": "node", "rayjob": "rayjob"}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -30,12 +30,12 @@ from cockpit.guard.trouble import Failures
 from cockpit.insight.causes.types import Advice, Category, Cause
 from cockpit.insight.causes.verdict import causes_of_run
 from cockpit.insight.hang.types import Confidence
-from cockpit.model.cluster import ClusterRef, Machine, Pod
+from cockpit.model.cluster import ClusterRef, KubernetesNode, Pod
 from cockpit.model.error import LeaseHeldError
 from cockpit.model.event import (
     AttemptEnded,
     Event,
-    MachinesListed,
+    KubernetesNodesListed,
     Marked,
     Notice,
     PodsListed,
@@ -398,14 +398,14 @@ async def test_guard_follows_until_it_is_ended() -> None:
 
 # -- repeated failures
 
-NODE = Machine("node-a", ready=True, uid="uid-a")
+NODE = KubernetesNode("node-a", ready=True, uid="uid-a")
 
 
 def failures(count: int, reason: str = "rank 1: its process died") -> list[Event]:
     """That many attempts that ended on the same pods, the last of them after 90 s."""
     pods = tuple(replace(pod, host=NODE.name) for pod in PODS)
     events: list[Event] = [
-        *seen(pods), MachinesListed(at_s=99.0, source="backend", machines=(NODE,))
+        *seen(pods), KubernetesNodesListed(at_s=99.0, source="backend", nodes=(NODE,))
     ]  # fmt: skip
     for number in range(1, count + 1):
         events += [
@@ -456,7 +456,7 @@ async def test_node_is_cordoned_after_the_third_failure_on_it() -> None:
 
 async def test_interrupted_cordon_is_in_the_journal() -> None:
     class Cut(Cluster):
-        async def cordon(self, machine: str, cordoned: bool, *, uid: str = "") -> None:
+        async def cordon(self, node: str, cordoned: bool, *, uid: str = "") -> None:
             raise asyncio.CancelledError
 
     of = watched(Policy(repeated_failure=Action.CORDON), ())

@@ -13,7 +13,7 @@ from cockpit.model.alert import Alert, Finding, Severity
 from cockpit.model.cluster import (
     ClusterHealth,
     ClusterRef,
-    Machine,
+    KubernetesNode,
     Node,
     NodeType,
     Pod,
@@ -223,13 +223,13 @@ def test_a_gpu_error_is_enough_and_stands_above_slow_ranks() -> None:
 
 
 def test_node_condition_makes_a_suspect_and_a_deleted_node_is_left_out() -> None:
-    machines = [
-        Machine("gpu-1", ready=True),
-        Machine("gpu-2", ready=True, cordoned=True, problems=("KernelDeadlock",)),
-        Machine("gpu-3", ready=False, reason="kubelet stopped posting node status"),
+    nodes = [
+        KubernetesNode("gpu-1", ready=True),
+        KubernetesNode("gpu-2", ready=True, cordoned=True, problems=("KernelDeadlock",)),
+        KubernetesNode("gpu-3", ready=False, reason="kubelet stopped posting node status"),
     ]
     history = [RunIncidents(("", "", ""), failed("gpu-9", 1, Kind.GPU_ERROR), {})]
-    found = suspects(history, machines)
+    found = suspects(history, nodes)
     assert [(one.node, one.evidence, one.cordoned) for one in found] == [
         ("gpu-3", ("now: not ready: kubelet stopped posting node status",), False),
         ("gpu-2", ("now: condition KernelDeadlock",), True),

@@ -14,7 +14,16 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cockpit.model.event import Event, HistoryLoaded, LogLines, Notice, RankSampled, RunSeen
+from cockpit.model.cluster import KubernetesNode
+from cockpit.model.event import (
+    Event,
+    HistoryLoaded,
+    KubernetesNodesListed,
+    LogLines,
+    Notice,
+    RankSampled,
+    RunSeen,
+)
 from cockpit.model.run import RankSample, RunState, RunSummary
 from cockpit.recorder.codec import KINDS, MOMENTS, CodecError, decode, encode, from_plain, to_plain
 from tests.tui.simulated import _digits, _wide
@@ -95,6 +104,15 @@ def test_a_kind_from_a_later_version_is_skipped_and_so_is_a_field() -> None:
     found = decode(json.dumps(line))
     assert found is not None
     assert found[1] == RunSeen(at_s=1, source="t", run_id="r", name="n", state=RunState.RUNNING)
+
+
+def test_kubernetes_nodes_of_an_earlier_recording_are_read() -> None:
+    line = '["MachinesListed",5.0,"backend",{"machines":[1,{},{"name":"gpu-1","ready":true}]}]'
+    seen = KubernetesNodesListed(
+        at_s=5.0, source="backend", nodes=(KubernetesNode("gpu-1", ready=True),)
+    )
+    assert decode(line) == (5.0, seen)
+    assert decode(encode(seen)) == (5.0, seen)
 
 
 def test_text_from_another_machine_cannot_take_hold_of_the_terminal() -> None:

@@ -11,7 +11,7 @@ from cockpit.model.cluster import (
     ClusterRef,
     ClusterSummary,
     DashboardRoute,
-    Machine,
+    KubernetesNode,
     NodeType,
     Pod,
     PodPhase,
@@ -25,7 +25,7 @@ from cockpit.model.event import (
     Event,
     GroupsListed,
     JobsListed,
-    MachinesListed,
+    KubernetesNodesListed,
     Notice,
     PodsListed,
     RunSeen,
@@ -60,7 +60,7 @@ def kube(health: ClusterHealth = ClusterHealth.DEGRADED, until_s: float = 120.0)
 
 
 def many(pods: int) -> Simulation:
-    """That many workers with 8 GPUs' worth of machine each, all ready."""
+    """That many workers with 8 GPUs each, all ready."""
     return Simulation(_many(pods), REF)
 
 
@@ -153,7 +153,7 @@ def _kube(health: ClusterHealth, until_s: float) -> Iterator[Event]:
     )
     yield GroupsListed(at_s=START_S, source="backend", groups=_groups(bool(pods)))
     yield PodsListed(at_s=START_S, source="backend", pods=pods)
-    yield MachinesListed(at_s=START_S, source="backend", machines=_machines())
+    yield KubernetesNodesListed(at_s=START_S, source="backend", nodes=_nodes())
     yield JobsListed(at_s=START_S, source="backend", jobs=(_rayjob(),))
     yield JobsListed(at_s=START_S, source="ray", jobs=_jobs())
     yield Notice(
@@ -244,9 +244,9 @@ def _pod(
     )
 
 
-def _machines() -> tuple[Machine, ...]:
-    def machine(name: str, number: int, gpus: float = GPUS) -> Machine:
-        return Machine(
+def _nodes() -> tuple[KubernetesNode, ...]:
+    def node(name: str, number: int, gpus: float = GPUS) -> KubernetesNode:
+        return KubernetesNode(
             name,
             ready=True,
             ip=f"10.0.1.{number}",
@@ -258,11 +258,11 @@ def _machines() -> tuple[Machine, ...]:
         )
 
     return (
-        machine("cpu-pool-1", 1, 0),
-        machine("gpu-pool-a-1", 2),
-        replace(machine("gpu-pool-a-2", 3, 16), cordoned=True),
-        replace(machine("gpu-pool-b-0", 4), reason="memory pressure"),
-        replace(machine("gpu-pool-b-1", 5), ready=False, reason="kubelet stopped posting status"),
+        node("cpu-pool-1", 1, 0),
+        node("gpu-pool-a-1", 2),
+        replace(node("gpu-pool-a-2", 3, 16), cordoned=True),
+        replace(node("gpu-pool-b-0", 4), reason="memory pressure"),
+        replace(node("gpu-pool-b-1", 5), ready=False, reason="kubelet stopped posting status"),
     )
 
 

@@ -106,7 +106,7 @@ async def test_a_pod_that_changes_keeps_the_cursor(cockpit: Open) -> None:
         await seen.until(lambda: "pulling image" in plain(seen))
 
 
-async def test_machines_show_state_pods_ranks_and_gpus_in_use(cockpit: Open) -> None:
+async def test_nodes_show_state_pods_ranks_and_gpus_in_use(cockpit: Open) -> None:
     async with cockpit(simulation=kube(), size=(120, 30)) as seen:
         await seen.press("9")
         await seen.sees("K8s nodes · 5", "cordoned", "not ready", "kubelet stopped posting")
@@ -122,7 +122,7 @@ async def test_suspect_nodes_have_a_score(cockpit: Open) -> None:
         assert line.split("not ready")[1].split()[2] == "5"
 
 
-async def test_cordoning_names_the_machine_and_who_runs_there(cockpit: Open) -> None:
+async def test_cordoning_names_the_node_and_who_runs_there(cockpit: Open) -> None:
     async with cockpit(simulation=kube()) as seen:
         await seen.press("9", "j", "C")
         await seen.sees("Cordon this K8s node?", "gpu-pool-a-1", "worker-4xk9p", "Ranks there: 0.")
@@ -182,7 +182,7 @@ async def test_read_only_changes_nothing(cockpit: Open) -> None:
         await seen.press("9", "C")
         await seen.until(lambda: "Nothing was cordoned." in seen.toasts)
         await seen.press("d")
-        await seen.sees("machine cpu-pool-1 · described")
+        await seen.sees("node cpu-pool-1 · described")
 
 
 async def test_objects_and_descriptions_are_those_of_the_cluster(cockpit: Open) -> None:
@@ -318,7 +318,7 @@ async def written(seen: Seen) -> AsyncIterator[str]:
 
 
 async def test_no_text_of_the_cluster_reaches_the_terminal_as_a_command(cockpit: Open) -> None:
-    """Through the real widgets: names, reasons, messages, machines, jobs, groups and notices."""
+    """Through the real widgets: names, reasons, messages, nodes, jobs, groups and notices."""
     simulation = kube()
     async with cockpit(simulation=simulation, size=(160, 50)) as seen:
         store = seen.app.store

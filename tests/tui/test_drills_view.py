@@ -73,7 +73,7 @@ async def test_fault_that_cannot_be_injected_is_refused_with_the_reason(cockpit:
         row = next(row for row in faults(seen.app).rows if row.key == "network-partition")
         assert row.cells[-1] == ("no", "warning")
         faults(seen.app).move_to("network-partition")
-        await seen.sees("Not here: pods of a local cluster share the network of their machine")
+        await seen.sees("Not here: pods of a local cluster share the network of this machine")
         await seen.press("colon", *"drill frob", "enter")
         await seen.until(lambda: "no fault and no game day 'frob'" in seen.toasts)
         await seen.press("X")

@@ -192,7 +192,7 @@ async def test_a_cell_of_several_ranks_shows_the_worst_that_the_filter_leaves() 
         assert lines(heat)[1].split() == ["0", "▄" * 16]
 
 
-def test_lines_hold_whole_machines() -> None:
+def test_lines_hold_whole_nodes() -> None:
     assert strip_lines(1000, 200, 20) == 6
     assert strip_lines(64, 80, 20) == 1
     assert strip_lines(0, 80, 20) == 0

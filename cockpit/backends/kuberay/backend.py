@@ -180,8 +180,8 @@ class KubeRayBackend:
 
         await _retried(once)
 
-    async def cordon(self, machine: str, cordoned: bool, *, uid: str = "") -> None:
-        path = f"/api/v1/nodes/{checked('machine', machine)}"
+    async def cordon(self, node: str, cordoned: bool, *, uid: str = "") -> None:
+        path = f"/api/v1/nodes/{checked('node', node)}"
         change: dict[str, Any] = {"spec": {"unschedulable": cordoned or None}}
         if uid:  # a patch with another UID than the object's is refused: it is immutable
             change["metadata"] = {"uid": uid}
@@ -189,11 +189,11 @@ class KubeRayBackend:
             await self.client.patch(path, change, kind="merge")
         except KubeError as error:
             if uid and error.status in (409, 422):
-                precondition.require("Node", machine, await self.client.get(path), uid)
+                precondition.require("Node", node, await self.client.get(path), uid)
             if error.status != 404:
                 raise
             raise UsageError(
-                f"There is no machine {one_line(machine)!r}.", todo="See: cockpit machines"
+                f"There is no node {one_line(node)!r}.", todo="See: cockpit nodes --kubernetes"
             ) from error
 
     async def evict_pod(self, pod: str, *, uid: str, grace_s: float) -> None:

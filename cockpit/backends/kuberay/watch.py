@@ -1,4 +1,4 @@
-"""One RayCluster as events: its object, pods, machines, RayJobs and Kubernetes Events, watched.
+"""One RayCluster as events: its object, pods, nodes, RayJobs and Kubernetes Events, watched.
 
 One watch a kind. Their objects are collected and emitted at most ten times a second, however
 fast pods change.
@@ -24,13 +24,13 @@ from cockpit.backends.kuberay.resources.health import health, health_alone
 from cockpit.backends.kuberay.resources.raycluster import RayCluster, ray_cluster
 from cockpit.backends.kuberay.waiting.waits import Waits
 from cockpit.model.clock import server_time
-from cockpit.model.cluster import ClusterHealth, ClusterRef, Machine, Pod
+from cockpit.model.cluster import ClusterHealth, ClusterRef, KubernetesNode, Pod
 from cockpit.model.event import (
     ClusterSeen,
     Event,
     GroupsListed,
     JobsListed,
-    MachinesListed,
+    KubernetesNodesListed,
     Notice,
     PodsListed,
     SourceHealth,
@@ -39,7 +39,7 @@ from cockpit.model.run import Job
 from cockpit.model.text import one_line
 
 SOURCE = "backend"
-KINDS = ("cluster", "pods", "events", "rayjobs", "machines", "queues")
+KINDS = ("cluster", "pods", "events", "rayjobs", "nodes", "queues")
 BEAT_S = 2.0
 """How often it reports that it is well: screens grey a source after 5 s without an event."""
 NOTICES_AT_FIRST = 200
@@ -87,7 +87,7 @@ class ClusterWatch:
 
     @property
     def pods(self) -> Collection[Pod]:
-        """With the reasons that events and machines add."""
+        """With the reasons that events and nodes add."""
         return self._pods
 
     async def events(self) -> AsyncGenerator[Event, None]:
@@ -149,7 +149,7 @@ class ClusterWatch:
             case "rayjobs":
                 return f"{ray}/rayjobs", {}, self._rayjob
             case _:
-                return "/api/v1/nodes", {}, objects.machine
+                return "/api/v1/nodes", {}, objects.kubernetes_node
 
     def _rayjob(self, raw: Any) -> Job | None:
         return rayjob_of(raw, self._ref)
@@ -201,7 +201,7 @@ class ClusterWatch:
             return
         by_kind = {name: each.objects.values() for name, each in self._kinds.items()}
         found = explained(
-            by_kind.get("pods", ()), by_kind.get("events", ()), by_kind.get("machines", ())
+            by_kind.get("pods", ()), by_kind.get("events", ()), by_kind.get("nodes", ())
         )
         self._pods = self._crash_logs.of(found)
         cluster = self.cluster
@@ -255,12 +255,12 @@ class ClusterWatch:
         return f"{where} was deleted at {at}"
 
     def _other_events(self, now: float) -> Iterator[Event]:
-        machines, jobs = self._kinds.get("machines"), self._kinds.get("rayjobs")
-        if machines is not None and machines.news and machines.complete:
-            machines.news = False
-            found: Collection[Machine] = machines.objects.values()
+        nodes, jobs = self._kinds.get("nodes"), self._kinds.get("rayjobs")
+        if nodes is not None and nodes.news and nodes.complete:
+            nodes.news = False
+            found: Collection[KubernetesNode] = nodes.objects.values()
             listed = tuple(sorted(found, key=lambda each: each.name))
-            yield from self._if_new(MachinesListed(at_s=now, source=SOURCE, machines=listed))
+            yield from self._if_new(KubernetesNodesListed(at_s=now, source=SOURCE, nodes=listed))
         if jobs is not None and jobs.news and jobs.complete:
             jobs.news = False
             found_jobs: Collection[Job] = jobs.objects.values()

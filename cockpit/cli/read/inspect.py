@@ -14,13 +14,13 @@ KINDS = {
     "group": "group",
     "pod": "pod",
     "po": "pod",
-    "machine": "machine",
-    "node": "machine",
+    "node": "node",
+    "machine": "node",
     "rayjob": "rayjob",
     "job": "rayjob",
 }
-"""Accepted names of each kind; Kubernetes calls a machine a node."""
-NAMES = ("cluster", "group", "pod", "machine", "rayjob")
+"""Accepted names of each kind, earlier ones too."""
+NAMES = ("cluster", "group", "pod", "node", "rayjob")
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:

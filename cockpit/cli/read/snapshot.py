@@ -1,4 +1,4 @@
-"""The one-shot verbs: status, groups, pods, nodes, machines, jobs, runs, ranks, events."""
+"""The one-shot verbs: status, groups, pods, nodes, jobs, runs, ranks, events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TABLES = {
         "name", "group", "phase", "ready", "restarts", "ip", "host", "gpus", "ranks", "reason"
     ),
     "nodes": ("name", "ip", "is_head", "alive", "cpu_percent", "memory_used_bytes"),
-    "machines": ("name", "ready", "cordoned", "pods", "cpus", "gpus", "version", "reason"),
+    "kubernetes nodes": ("name", "ready", "cordoned", "pods", "cpus", "gpus", "version", "reason"),
     "jobs": (
         "name", "status", "rayjob", "deployment", "cluster", "started_s", "ended_s", "entrypoint"
     ),
@@ -40,7 +40,7 @@ SOURCES = {
     "groups": ("backend",),
     "pods": ("backend", "telemetry"),
     "nodes": ("ray",),
-    "machines": ("backend",),
+    "kubernetes nodes": ("backend",),
     "jobs": ("ray", "backend"),
     "events": ("backend", "telemetry"),
 }
@@ -49,7 +49,7 @@ ALL = ("telemetry", "backend", "ray")
 KINDS = {
     "groups": ("pods",),
     "nodes": (),
-    "machines": ("pods", "machines"),
+    "kubernetes nodes": ("pods", "nodes"),
     "jobs": ("rayjobs",),
     "events": ("events",),
     "status": ("pods", "rayjobs"),
@@ -70,7 +70,13 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "--watch", action="store_true", help="follow: print a line of JSON at each change"
     )
     if verb == "nodes":
-        parser.add_argument(
+        which = parser.add_mutually_exclusive_group()
+        which.add_argument(
+            "--kubernetes",
+            action="store_true",
+            help="list the Kubernetes nodes instead of the Ray nodes",
+        )
+        which.add_argument(
             "--suspect",
             action="store_true",
             help="nodes that are likely bad, from all recorded runs and from Kubernetes",
@@ -82,46 +88,45 @@ def run(args: argparse.Namespace) -> int:
         from cockpit.cli.read import suspects
 
         return suspects.run(args)
-    needs = SOURCES.get(args.verb, ALL)
-    kinds = KINDS.get(args.verb, ("pods",))
+    listed = "kubernetes nodes" if getattr(args, "kubernetes", False) else args.verb
+    needs = SOURCES.get(listed, ALL)
+    kinds = KINDS.get(listed, ("pods",))
     once = not args.watch and args.verb in ONE_SHOT_VERBS
     with connect.session(args, sources=needs, kinds=kinds, once=once) as session:
-        if args.verb == "machines" and session.backend.ref.backend != "kuberay":
+        if listed == "kubernetes nodes" and session.backend.ref.backend != "kuberay":
             raise UsageError(
                 f"{session.backend.ref} has no Kubernetes nodes.",
-                todo="cockpit nodes lists those of Ray.",
+                todo="Without --kubernetes, cockpit nodes lists the Ray nodes.",
             )
         connect.wait_for(session, needs)
         if args.watch:
-            return _watch(args, session)
+            return _watch(args, session, listed)
         _require_answer(args, session, needs[0])
         _require_kinds(args, session, kinds)
         if args.verb == "status":
             print_status(session.store, args.output, session.clock())
         else:
-            rows = rows_of(args.verb, session.store, session.clock())
+            rows = rows_of(listed, session.store, session.clock())
             if args.verb == "ranks" and args.output == "table":
                 print_ranks(session.store, session.clock())
             else:
-                print_rows(rows, columns(args.verb, rows), args.output, empty=f"No {args.verb}.")
+                print_rows(rows, columns(listed, rows), args.output, empty=f"No {args.verb}.")
     return 0
 
 
-def columns(verb: str, rows: Sequence[Row]) -> list[str]:
+def columns(listed: str, rows: Sequence[Row]) -> list[str]:
     return [
         column
-        for column in TABLES[verb]
+        for column in TABLES[listed]
         if column not in MAY_BE_EMPTY or any(row.get(column) not in (None, "") for row in rows)
     ]
 
 
-def _watch(args: argparse.Namespace, session: connect.Session) -> int:
+def _watch(args: argparse.Namespace, session: connect.Session, listed: str) -> int:
     last: Any = None
     while True:
         store, now_s = session.store, session.clock()
-        now: Any = (
-            status(store, now_s) if args.verb == "status" else rows_of(args.verb, store, now_s)
-        )
+        now: Any = status(store, now_s) if args.verb == "status" else rows_of(listed, store, now_s)
         if now != last:
             print_json({"at_s": session.clock(), args.verb: now}, indent=None)
             last = now
@@ -175,10 +180,10 @@ def _require_kinds(
             print(f"Without {kind}: {state.error}", file=sys.stderr)
 
 
-def rows_of(verb: str, store: Store, now_s: float) -> list[dict[str, Any]]:
-    """The list that the verb prints, one JSON-ready object each, all with a `name`."""
+def rows_of(listed: str, store: Store, now_s: float) -> list[dict[str, Any]]:
+    """A list as the verb of its name prints it, one JSON-ready object each, all with a `name`."""
     run = selectors.current_run(store)
-    match verb:
+    match listed:
         case "groups":
             return [as_json(group) for group in store.groups.values()]
         case "pods":
@@ -190,11 +195,10 @@ def rows_of(verb: str, store: Store, now_s: float) -> list[dict[str, Any]]:
             return [
                 {"name": node.hostname or node.ip} | as_json(node) for node in store.nodes.values()
             ]
-        case "machines":
+        case "kubernetes nodes":
             return [
-                as_json(machine)
-                | {"pods": sum(p.host == machine.name for p in store.pods.values())}
-                for machine in store.machines.values()
+                as_json(node) | {"pods": sum(p.host == node.name for p in store.pods.values())}
+                for node in store.kubernetes_nodes.values()
             ]
         case "jobs":
             return [{"name": job.id} | as_json(job) for job in store.jobs.values()]

@@ -14,11 +14,11 @@ from cockpit.recorder.reading.node_history import NodeHistory
 
 def run(args: argparse.Namespace) -> int:
     """Print them, the most suspect first."""
-    with connect.session(args, sources=("backend",), kinds=("pods", "machines")) as session:
+    with connect.session(args, sources=("backend",), kinds=("pods", "nodes")) as session:
         connect.wait_for(session, ("backend",))
-        ref, machines = session.backend.ref, list(session.store.machines.values())
+        ref, nodes = session.backend.ref, list(session.store.kubernetes_nodes.values())
     runs = NodeHistory(Library(paths.state_dir())).of(ref)
-    found = suspects(runs, machines)
+    found = suspects(runs, nodes)
     hours = sum(sum(of.node_hours.values()) for of in runs)
     tables.print_rows(
         [tables.as_json(one) for one in found],

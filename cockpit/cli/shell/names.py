@@ -36,8 +36,8 @@ KINDS = {
     ("resume", "job"): ("jobs",),
     ("stack", "rank"): ("ranks",),
     ("profile", "rank"): ("ranks",),
-    ("cordon", "machine"): ("machines",),
-    ("uncordon", "machine"): ("machines",),
+    ("cordon", "node"): ("kubernetes nodes",),
+    ("uncordon", "node"): ("kubernetes nodes",),
     ("watch", "run"): ("runs",),
     ("record", "run"): ("runs",),
     ("replay", "recording"): ("recordings",),
@@ -125,7 +125,7 @@ def _targets(args: argparse.Namespace) -> list[str]:
 
 def _objects(args: argparse.Namespace) -> list[str]:
     """`pod/NAME` and the like; the cluster and groups need no request of their own."""
-    lists = {"pod": "pods", "group": "groups", "machine": "machines"}
+    lists = {"pod": "pods", "group": "groups", "node": "kubernetes nodes"}
     found = [f"{kind}/{name}" for kind in lists for name in names((lists[kind],), args)]
     return ["cluster", *(f"{kind}/" for kind in KINDS_OF_OBJECTS if kind != "cluster"), *found]
 

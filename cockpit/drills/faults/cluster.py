@@ -116,10 +116,10 @@ async def evict(context: DrillContext, victims: Victims, order: Order) -> Prepar
     hosts = tuple(dict.fromkeys(pod.host for pod in victims.pods if pod.host))
     unknown = [pod.name for pod in victims.pods if not pod.host]
     if cordons and unknown:
-        raise CockpitError(f"Pod {unknown[0]} is on no machine yet.")
-    known = await context.ask(lambda store: dict(store.machines))
-    cordoned = {name for name, machine in known.items() if machine.cordoned}
-    uids = {name: machine.uid for name, machine in known.items()}
+        raise CockpitError(f"Pod {unknown[0]} is on no node yet.")
+    known = await context.ask(lambda store: dict(store.kubernetes_nodes))
+    cordoned = {name for name, node in known.items() if node.cordoned}
+    uids = {name: node.uid for name, node in known.items()}
     fresh = tuple(host for host in hosts if host not in cordoned) if cordons else ()
 
     async def apply() -> None:
@@ -130,7 +130,7 @@ async def evict(context: DrillContext, victims: Victims, order: Order) -> Prepar
 
     return Prepared(
         lines=(
-            *(f"Cordon machine {host} for {in_seconds(for_s)}." for host in fresh),
+            *(f"Cordon node {host} for {in_seconds(for_s)}." for host in fresh),
             *(f"Evict {named(pod)}, grace {in_seconds(grace_s)}." for pod in victims.pods),
         ),
         apply=apply,

@@ -50,7 +50,6 @@ class Aim(StrEnum):
     POD = "pod"
     RANK = "rank"
     HEAD = "head"
-    MACHINE = "machine"
     GROUP = "group"
     STORAGE = "storage"
     """The directory of the run's checkpoints, as a pod sees it."""
@@ -122,12 +121,12 @@ class Undo(Struct, frozen=True):
     pod: str = ""
     """For `exec` and `replace`. An effect inside a pod ends with the pod."""
     uid: str = ""
-    """Of the pod (`exec`, `replace`), machine (`uncordon`) or cluster (`scale`): another object may
+    """Of the pod (`exec`, `replace`), node (`uncordon`) or cluster (`scale`): another object may
     have the name by then."""
     argv: tuple[str, ...] = ()
     """For `exec`; exit code 0 is done, and also where there was nothing to do."""
     name: str = ""
-    """Of the machine (`uncordon`), of the network policy (`rejoin`), of the group (`scale`)."""
+    """Of the node (`uncordon`), of the network policy (`rejoin`), of the group (`scale`)."""
     replicas: int = 0
     """For `scale`: what there was before."""
     drilled: int | None = None

@@ -31,7 +31,7 @@ PEERS = Parameter(
 )  # fmt: skip
 
 
-NO_NETWORK = NO_EXEC | {"local": "pods of a local cluster share the network of their machine"}
+NO_NETWORK = NO_EXEC | {"local": "pods of a local cluster share the network of this machine"}
 
 
 async def traffic(

@@ -52,7 +52,7 @@ def kill_all() -> None:
 
 def main() -> None:
     if IS_LOCAL:
-        raise Failed("this is no container: its processes are the machine's")
+        raise Failed("this is no container: its processes are the host's")
     found = others()
     if not found:
         raise Failed("no process of this container can be killed")

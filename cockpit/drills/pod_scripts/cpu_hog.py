@@ -44,7 +44,7 @@ def spin(keeper: int, processors: set[int]) -> None:
 def main() -> None:
     key, seconds, wanted = sys.argv[1:4]
     if IS_LOCAL:
-        raise Failed("this pod shares the processors of its machine")
+        raise Failed("this pod shares the processors of its host")
     process = parsed(sys.argv[4]) if sys.argv[4:] else None
     if process is not None and not is_alive(process):
         raise Failed(f"process {process.pid} has ended")

@@ -69,7 +69,7 @@ def filling(aim: int, fill_s: float, ranks: Sequence[Process], scores: Scores) -
 
 def main() -> None:
     if IS_LOCAL:
-        raise Failed("this pod shares the memory of its machine")
+        raise Failed("this pod shares the memory of its host")
     limit = memory_limit()
     if sys.argv[1] == "measure":
         print(limit, memory_used())

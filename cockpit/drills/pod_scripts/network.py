@@ -36,7 +36,7 @@ PROGRAMS = {"partition": "nft", "loss": "nft", "delay": "tc", "rate": "tc"}
 def check(kind: str) -> bool:
     """Whether a process has to delay the packets, since the kernel cannot."""
     if os.environ.get("COCKPIT_LOCAL_POD"):
-        raise Failed("this pod shares the network of its machine")
+        raise Failed("this pod shares the network of its host")
     if not has_capability(NET_ADMIN):
         raise PermissionError("the container lacks the capability NET_ADMIN")
     if shutil.which(PROGRAMS[kind], path=path()) is None:

@@ -260,13 +260,13 @@ def _of_notices(store: Store, attempt: AttemptView, end_s: float) -> Iterator[Cl
     hosts = {pod.name: pod for pod in _hosts(store, attempt)}
     ips = _ips(attempt)
     names = {past.name for past in store.past.pods.values() if past.ip in ips} | hosts.keys()
-    machines = {pod.host for pod in hosts.values() if pod.host}
+    node_names = {pod.host for pod in hosts.values() if pod.host}
     for notice in store.notices:
-        is_ours = notice.name in names or notice.name in machines
+        is_ours = notice.name in names or notice.name in node_names
         if not is_ours or not _is_near(notice.at_s, attempt, end_s):
             continue
         pod = notice.name if notice.name in names else ""
-        node = notice.name if notice.name in machines else ""
+        node = notice.name if notice.name in node_names else ""
         text = f"{notice.reason}: {notice.message}"
         if (found := clue_of(text, "event", notice.at_s, pod=pod, node=node)) is not None:
             yield found

@@ -103,7 +103,7 @@ RULES: tuple[Rule, ...] = (
         Category.NODE, 86, "lost its node",
         r"\bits node died\b", r"\bnode has died\b", r"\bnode is dead\b", r"\bnode died\b",
         r"has been marked dead", r"missed too many heartbeats", r"missing too many heartbeats",
-        r"health check failed for node", r"\bNodeDiedError\b", r"its machine is lost",
+        r"health check failed for node", r"\bNodeDiedError\b", r"its (?:machine|node) is lost",
         r"\bNodeLost\b", r"\bNodeNotReady\b", r"kubelet stopped posting", r"\bNodeShutdown\b",
         r"its node does not exist", r"local raylet died", r"\bLocalRayletDiedError\b",
         r"raylet.{0,40}(?:died|is dead|crashed)",

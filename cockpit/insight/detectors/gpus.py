@@ -99,7 +99,7 @@ def _throttled(run: RunView, rank: int, where: str, why: str) -> Finding:
         Severity.WARNING,
         f"The GPU of rank {rank}{where} is slowed down: {why}",
         "NVML's clocks event reasons, without idle and the power limit",
-        "Look at its temperature, fans and power supply; cordon the machine if it lasts",
+        "Look at its temperature, fans and power supply; cordon the node if it lasts",
         run.id,
     )
 
@@ -112,7 +112,7 @@ def _xid(run: RunView, subject: str, where: str, xid: int) -> Finding:
         Severity.CRITICAL if fatal else Severity.WARNING,
         f"The driver reports Xid {xid} on the GPU of {subject}{where}",
         "The GPU needs a reset or a repair" if fatal else "Most often the application's own fault",
-        "Cordon the machine and move the run" if fatal else "Look at the rank's log",
+        "Cordon the node and move the run" if fatal else "Look at the rank's log",
         run.id,
     )
 
@@ -124,7 +124,7 @@ def _ecc(run: RunView, rank: int, where: str, errors: int) -> Finding:
         Severity.WARNING,
         f"The GPU of rank {rank}{where} has {errors:,} uncorrected memory errors",
         "Counted by NVML since the driver was loaded",
-        "Cordon the machine, reset the GPU, and watch its row remapping",
+        "Cordon the node, reset the GPU, and watch its row remapping",
         run.id,
     )
 

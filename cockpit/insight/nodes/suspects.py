@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from cockpit import format
 from cockpit.insight.nodes.incident import FAILURES, Incident, Kind, RunIncidents
-from cockpit.model.cluster import Machine
+from cockpit.model.cluster import KubernetesNode
 
 WEIGHTS = {
     Kind.GPU_ERROR: 5,
@@ -50,10 +50,12 @@ class Suspect(Struct, frozen=True):
     cordoned: bool = False
 
 
-def suspects(history: Iterable[RunIncidents], machines: Sequence[Machine] = ()) -> list[Suspect]:
+def suspects(
+    history: Iterable[RunIncidents], nodes: Sequence[KubernetesNode] = ()
+) -> list[Suspect]:
     """Return the suspect nodes, the highest score first.
 
-    With `machines`, the current K8s nodes, deleted nodes are left out.
+    With `nodes`, the current K8s nodes, deleted nodes are left out.
     """
     by_node: dict[str, list[Incident]] = defaultdict(list)
     hours: dict[str, float] = defaultdict(float)
@@ -62,15 +64,15 @@ def suspects(history: Iterable[RunIncidents], machines: Sequence[Machine] = ()) 
             by_node[incident.node].append(incident)
         for node, of_run in run.node_hours.items():
             hours[node] += of_run
-    present = {machine.name: machine for machine in machines}
+    present = {node.name: node for node in nodes}
     failures = {
         node: sum(one.kind in FAILURES for one in incidents) for node, incidents in by_node.items()
     }
     found = []
     for node in present or by_node:
-        incidents, machine = by_node.get(node, []), present.get(node)
+        incidents, current = by_node.get(node, []), present.get(node)
         evidence = [
-            *_now(machine),
+            *_now(current),
             *_gpu_errors(incidents),
             *_failures(node, failures, hours, incidents),
             *_slow(incidents),
@@ -79,7 +81,7 @@ def suspects(history: Iterable[RunIncidents], machines: Sequence[Machine] = ()) 
             score = sum(weight for weight, _ in evidence)
             lines = tuple(line for _, line in sorted(evidence, key=lambda each: -each[0]))
             last_s = max((one.at_s for one in incidents), default=None)
-            cordoned = machine is not None and machine.cordoned
+            cordoned = current is not None and current.cordoned
             found.append(Suspect(node, score, lines, last_s, cordoned))
     return sorted(found, key=lambda one: (-one.score, one.node))
 
@@ -96,13 +98,13 @@ _Evidence = tuple[int, str]
 """Its weight, and one line."""
 
 
-def _now(machine: Machine | None) -> list[_Evidence]:
-    if machine is None:
+def _now(node: KubernetesNode | None) -> list[_Evidence]:
+    if node is None:
         return []
     found = []
-    if not machine.ready:
-        found.append((NOT_READY_WEIGHT, f"now: not ready: {machine.reason or 'no reason given'}"))
-    for problem in machine.problems:
+    if not node.ready:
+        found.append((NOT_READY_WEIGHT, f"now: not ready: {node.reason or 'no reason given'}"))
+    for problem in node.problems:
         kind = "" if problem.startswith("taint ") else "condition "
         found.append((CONDITION_WEIGHT, f"now: {kind}{problem}"))
     return found

@@ -77,7 +77,7 @@ def pod(stage: WaitStage, reason: str) -> str:
         case WaitStage.NODE_ROOM if "cordoned" in reason:
             return "Allow pods on a node again: cockpit uncordon NODE"
         case WaitStage.NODE_ROOM:
-            return "Add a node, free one, or ask for less per pod. See: cockpit machines"
+            return "Add a node, free one, or ask for less per pod. See: cockpit nodes --kubernetes"
         case WaitStage.VOLUME:
             return "Check the claim and its storage class: kubectl describe pvc"
         case WaitStage.IMAGE_PULL:

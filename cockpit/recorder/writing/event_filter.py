@@ -21,8 +21,8 @@ from cockpit.model.event import (
     GpuActivityListed,
     GroupsListed,
     JobsListed,
+    KubernetesNodesListed,
     LogLines,
-    MachinesListed,
     MemoryKillsListed,
     NodesListed,
     Notice,
@@ -52,7 +52,7 @@ STATES = (
     RunSeen,
 )
 """Recorded when they change."""
-BUSY = (NodesListed, MachinesListed, GpuActivityListed, TrackedRunsListed)
+BUSY = (NodesListed, KubernetesNodesListed, GpuActivityListed, TrackedRunsListed)
 """Recorded when they change, at most every LISTED_EVERY_S."""
 
 
@@ -185,7 +185,7 @@ _LISTED = (
     GroupsListed,
     PodsListed,
     NodesListed,
-    MachinesListed,
+    KubernetesNodesListed,
     JobsListed,
     QueuesListed,
     MemoryKillsListed,

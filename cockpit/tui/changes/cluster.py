@@ -42,13 +42,13 @@ async def suspend(app: AppBase, suspended: bool | None = None) -> None:
 async def cordon(app: AppBase, name: str, cordoned: bool | None = None) -> None:
     """Cordon or uncordon the K8s node; None: toggle."""
     actions = allowed(app, "cordon", "Nothing was cordoned.")
-    machine = app.store.machines.get(name)
-    if machine is None:
-        names = ", ".join(sorted(app.store.machines)[:10]) or "none are known"
+    node = app.store.kubernetes_nodes.get(name)
+    if node is None:
+        names = ", ".join(sorted(app.store.kubernetes_nodes)[:10]) or "none are known"
         raise UsageError(f"There is no K8s node {name!r}.", f"K8s nodes: {names}.")
     if cordoned is None:
-        cordoned = not machine.cordoned
-    if cordoned == machine.cordoned:
+        cordoned = not node.cordoned
+    if cordoned == node.cordoned:
         raise UsageError(f"{name} is {'cordoned' if cordoned else 'not cordoned'} already.")
     here = on_nodes(app.store).get(name, OnNode())
     if cordoned:

@@ -19,7 +19,7 @@ from cockpit.tui.view_state import Target
 
 READING_CELLS, FRAME_CELLS = 110, 6
 """The width of a Reading at most, and of its frame."""
-KINDS = ("cluster", "group", "pod", "machine", "rayjob")
+KINDS = ("cluster", "group", "pod", "node", "rayjob")
 """The objects that a backend can show and describe."""
 
 
@@ -98,8 +98,8 @@ def _known(store: Store, target: Target) -> object:
             return store.pods.get(target.name)
         case "group":
             return store.groups.get(target.name)
-        case "machine":
-            return store.machines.get(target.name)
+        case "node":
+            return store.kubernetes_nodes.get(target.name)
         case "job":
             return store.jobs.get(target.name)
         case "cluster":

@@ -20,7 +20,7 @@ class Command(Struct, frozen=True):
     help: str
     takes: tuple[str, ...] = ()
     """The types of the first arguments, for completion: `pod`, `rank`, `group`, `job`, `theme`,
-    `machine`, `context`, `namespace`, `cluster`, `fault` and then its target."""
+    `node`, `context`, `namespace`, `cluster`, `fault` and then its target."""
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -40,8 +40,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("namespace", "namespace NAME|all", "the clusters of a namespace", ("namespace",)),
     Command("suspend", "suspend", "delete all pods, keep the cluster"),
     Command("unsuspend", "unsuspend", "create the pods of the cluster again"),
-    Command("cordon", "cordon NODE", "keep new pods off a node", ("machine",)),
-    Command("uncordon", "uncordon NODE", "allow new pods on a node again", ("machine",)),
+    Command("cordon", "cordon NODE", "keep new pods off a node", ("node",)),
+    Command("uncordon", "uncordon NODE", "allow new pods on a node again", ("node",)),
     Command("shell", "shell POD", "a shell in a pod", ("pod",)),
     Command("describe", "describe [POD]", "describe an object, with its events", ("pod",)),
     Command(
@@ -121,8 +121,8 @@ def _names(kind: str, store: Store, themes: Sequence[str], fleet: Store | None) 
             return list(store.groups)
         case "job":
             return list(store.jobs)
-        case "machine":
-            return sorted(store.machines)
+        case "node":
+            return sorted(store.kubernetes_nodes)
         case "fault":
             from cockpit.drills.faults import catalog
 

@@ -62,7 +62,7 @@ class Changing(Viewing):
         from cockpit.tui.changes import cluster
 
         target = self.target()
-        if target is not None and target.kind == "machine":
+        if target is not None and target.kind == "node":
             self.cockpit.attempt(cluster.cordon(self.cockpit, target.name))
         else:
             self.notify("Select a K8s node (9) first.", timeout=4)

@@ -92,7 +92,7 @@ class Tabs(Line):
 def views_of(state: ViewState) -> tuple[str, ...]:
     """The views that have something to show here: K8s nodes and a fleet only Kubernetes has."""
     there = {
-        "nodes": state.on_kubernetes or bool(state.store.machines),
+        "nodes": state.on_kubernetes or bool(state.store.kubernetes_nodes),
         "fleet": state.fleet is not None,
     }
     return tuple(name for name in VIEWS if there.get(name, True))

@@ -39,7 +39,7 @@ _ORDER = (NAN, WORST, 3, STALE, USUAL, 1, 0, UNKNOWN)
 """The worst first: what a cell of several ranks shows."""
 _BADNESS = {level: -place for place, level in enumerate(_ORDER)}
 _GROUP = 8
-"""Lines hold a multiple of it, as machines hold eight devices: so columns mean something."""
+"""A line has a multiple of it: nodes have eight GPUs, so that a column is the same GPU of each."""
 HEAD_LINES = 1
 
 

@@ -138,7 +138,7 @@ class Place:
         }
         self.ask("POST", self.path("events"), body)
 
-    def machine(self, name: str, *, ready: bool) -> None:
+    def node(self, name: str, *, ready: bool) -> None:
         condition = {"type": "Ready", "status": "True" if ready else "False", "reason": "Played"}
         body = {"metadata": {"name": name}, "status": {"conditions": [condition]}}
         self.ask("POST", "/api/v1/nodes", body)

@@ -11,7 +11,7 @@ from tests.cluster.testbed import Testbed
 
 @pytest.fixture(scope="session")
 def simulated_nodes(control_plane: Testbed) -> Testbed:
-    """Two machines with 8 GPUs each, played by KWOK."""
+    """Two nodes with 8 GPUs each, played by KWOK."""
     nodes = control_plane.plane.ask("GET", "/api/v1/nodes")["items"]
     if not any(node["metadata"]["name"] == "sim-0" for node in nodes):
         kwok.add_nodes(control_plane.plane, 2)

@@ -240,7 +240,7 @@ async def test_objects_are_shown_as_yaml_and_described(place: Place) -> None:
                 ("cluster", "demo"),
                 ("group", "gpu"),
                 ("pod", "demo-gpu-worker-aaaa0"),
-                ("machine", "sim-0"),
+                ("node", "sim-0"),
             )
         }
         with pytest.raises(UsageError, match="kind"):
@@ -251,8 +251,8 @@ async def test_objects_are_shown_as_yaml_and_described(place: Place) -> None:
     assert "Health:" in shown["cluster"][1]
     assert "1 ready of 1" in shown["cluster"][1]
     assert "demo-gpu-worker-aaaa0" in shown["group"][1]
-    assert "Machine:" in shown["pod"][1]
-    assert "nvidia.com/gpu 8" in shown["machine"][1]
+    assert "Node:" in shown["pod"][1]
+    assert "nvidia.com/gpu 8" in shown["node"][1]
     assert all("Events" in text for _, text in shown.values())
 
 

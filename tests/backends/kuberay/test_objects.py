@@ -19,7 +19,7 @@ from tests.backends.kuberay.recorded_objects import Moment
 HOSTILE = "evil\x1b]0;owned\x07\x1b[2J\u202e\x9b31m"
 
 
-def test_a_ready_cluster_has_a_ready_head_and_workers_with_addresses_and_machines() -> None:
+def test_a_ready_cluster_has_a_ready_head_and_workers_with_addresses_and_nodes() -> None:
     moment = Moment.of("ready")
     head, *workers = moment.pods
     assert (head.node_type, head.group, head.ready) == (NodeType.HEAD, "headgroup", True)
@@ -155,7 +155,7 @@ def test_no_broken_object_stops_us() -> None:
     for variant in _broken(found.raw_pods[1]):
         objects.pod(variant)
     for variant in _broken(NODE):
-        objects.machine(variant)
+        objects.kubernetes_node(variant)
     for variant in _broken(EVENT):
         objects.notice(variant, "backend")
     for variant in _broken(RAYJOB):
@@ -204,13 +204,13 @@ EVENT: dict[str, Any] = {
 }
 
 
-def test_a_machine_reports_what_it_offers_and_what_presses_it() -> None:
-    machine = objects.machine(NODE)
-    assert (machine.name, machine.ready, machine.cordoned) == ("gpu-7", True, True)
-    assert (machine.gpus, machine.cpus, machine.memory_bytes) == (8.0, 96.0, 768 * 2**30)
-    assert (machine.reason, machine.ip, machine.version) == ("DiskPressure", "10.0.0.7", "v1.34.4")
-    assert machine.taints == ("gpu:NoSchedule",)
-    assert machine.problems == ("DiskPressure",)
+def test_a_node_reports_what_it_offers_and_its_pressure() -> None:
+    node = objects.kubernetes_node(NODE)
+    assert (node.name, node.ready, node.cordoned) == ("gpu-7", True, True)
+    assert (node.gpus, node.cpus, node.memory_bytes) == (8.0, 96.0, 768 * 2**30)
+    assert (node.reason, node.ip, node.version) == ("DiskPressure", "10.0.0.7", "v1.34.4")
+    assert node.taints == ("gpu:NoSchedule",)
+    assert node.problems == ("DiskPressure",)
     sick = copy.deepcopy(NODE)
     sick["spec"]["taints"] += [
         {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
@@ -225,14 +225,14 @@ def test_a_machine_reports_what_it_offers_and_what_presses_it() -> None:
         {"type": "Ready", "status": "True"},
     ]
     problems = ("KernelDeadlock", "GpuHealthy", "taint example.com/gpu-health=unhealthy")
-    assert objects.machine(sick).problems == problems
+    assert objects.kubernetes_node(sick).problems == problems
     lost = copy.deepcopy(NODE)
     lost["status"]["conditions"][1] = {
         "type": "Ready",
         "status": "Unknown",
         "message": "Kubelet stopped posting node status.",
     }
-    stale = objects.machine(lost)
+    stale = objects.kubernetes_node(lost)
     assert (stale.ready, stale.reason) == (False, "Kubelet stopped posting node status.")
 
 
@@ -292,7 +292,7 @@ def test_no_control_sequence_of_an_object_comes_through() -> None:
 
     seen: list[object] = [ray_cluster(poison(found.raw))]
     seen += [objects.pod(poison(raw)) for raw in found.raw_pods]
-    seen += [objects.machine(poison(NODE)), objects.notice(poison(EVENT), "backend")]
+    seen += [objects.kubernetes_node(poison(NODE)), objects.notice(poison(EVENT), "backend")]
     seen += [objects.ray_job(poison(RAYJOB))]
     text = repr(seen)
     # `repr` shows a control character as its escape.

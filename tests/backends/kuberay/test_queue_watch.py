@@ -130,7 +130,7 @@ async def test_cluster_in_a_queue_of_kueue_until_its_quota_is_reserved(place: Pl
 @pytest.mark.usefixtures("kueue")
 async def test_rights_of_the_viewers_roles_show_the_queue(place: Place) -> None:
     in_queue(place)
-    roles = ("cockpit-viewer", "cockpit-machines-viewer", "cockpit-queues-viewer")
+    roles = ("cockpit-viewer", "cockpit-nodes-viewer", "cockpit-queues-viewer")
     rules = [
         rule
         for document in yaml.safe_load_all(RBAC.read_text())

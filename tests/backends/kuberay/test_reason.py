@@ -114,7 +114,7 @@ def test_the_schedulers_message_is_shortened(
         ),
         (
             pod(containerStatuses=waiting("ErrImageNeverPull", "…")),
-            "image registry/ray:1 is not on the machine, and may not be pulled",
+            "image registry/ray:1 is not on the node, and may not be pulled",
         ),
         (pod(containerStatuses=waiting("ContainerCreating")), "its containers are being created"),
         (
@@ -194,7 +194,7 @@ def test_the_schedulers_message_is_shortened(
                     }
                 ],
             ),
-            "terminating with 0 s grace, its machine is lost or tainted",
+            "terminating with 0 s grace, its node is lost or tainted",
         ),
         (pod(phase="Running"), NOT_READY),
         (pod(node=""), "waits for the scheduler"),
@@ -233,6 +233,6 @@ def test_events_and_nodes_complete_the_reason_of_a_pod() -> None:
     warning = "Readiness probe failed: HTTP probe failed with statuscode: 503"
     assert with_context(NOT_READY, warning=warning) == warning
     assert with_context("exit code 1", warning=warning) == "exit code 1"
-    assert with_context(NOT_READY, lost_machine="its kubelet does not answer") == (
-        "its machine is lost: its kubelet does not answer"
+    assert with_context(NOT_READY, lost_node="its kubelet does not answer") == (
+        "its node is lost: its kubelet does not answer"
     )

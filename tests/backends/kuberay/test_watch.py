@@ -14,7 +14,7 @@ from cockpit.model.event import (
     Event,
     GroupsListed,
     JobsListed,
-    MachinesListed,
+    KubernetesNodesListed,
     Notice,
     PodsListed,
     SourceHealth,
@@ -53,7 +53,7 @@ async def test_the_present_comes_first_and_health_when_all_is_listed(place: Plac
     assert (group.name, group.desired, group.ready) == ("gpu", 1 + 1, 2)
     pods = of(PodsListed, reported)
     assert (pods.more, [pod.ready for pod in pods.pods]) == (False, [True] * 3)
-    assert of(MachinesListed, reported).machines
+    assert of(KubernetesNodesListed, reported).nodes
     assert of(JobsListed, reported).jobs == ()
     assert of(SourceHealth, reported).ok
 
@@ -131,7 +131,7 @@ async def test_a_cluster_that_is_not_there_is_reported_and_found_when_it_comes(
         await asyncio.wait_for(coming, 10)
 
 
-async def test_a_probe_that_fails_and_a_machine_that_is_lost_are_reasons(place: Place) -> None:
+async def test_a_probe_that_fails_and_a_node_that_is_lost_are_reasons(place: Place) -> None:
     place.cluster()
     place.pod("demo-gpu-worker-aaaaa", runs=False)
     running = {"name": "ray", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
@@ -146,8 +146,8 @@ async def test_a_probe_that_fails_and_a_machine_that_is_lost_are_reasons(place: 
             if not lines:
                 place.event("Pod", "demo-gpu-worker-aaaaa", "Unhealthy", "Readiness probe failed")
             elif lines[-1] != reason and reason == "Readiness probe failed":
-                place.machine(place.missing_node, ready=False)
-            elif reason.startswith("its machine is lost"):
+                place.node(place.missing_node, ready=False)
+            elif reason.startswith("its node is lost"):
                 break
             lines.append(reason)
     place.ask("DELETE", f"/api/v1/nodes/{place.missing_node}")
@@ -274,7 +274,7 @@ async def test_a_hostile_object_reaches_no_terminal(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("resource", "source"),
-    [("nodes", "machines"), ("events", "events"), ("rayjobs", "rayjobs"), ("pods", "pods")],
+    [("nodes", "nodes"), ("events", "events"), ("rayjobs", "rayjobs"), ("pods", "pods")],
 )
 async def test_one_right_that_is_missing_breaks_nothing_else(
     place: Place, resource: str, source: str

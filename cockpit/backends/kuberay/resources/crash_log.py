@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.api.fields import items, mapping, text
 from cockpit.backends.kuberay.resources.pod_reason import with_context, with_last_log_line
-from cockpit.model.cluster import Machine, Pod, PodPhase
+from cockpit.model.cluster import KubernetesNode, Pod, PodPhase
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Notice
 
@@ -91,10 +91,10 @@ _PAST = (PodPhase.FAILED, PodPhase.SUCCEEDED)
 
 
 def explained(
-    pods: Iterable[Pod], notices: Iterable[Notice], machines: Iterable[Machine]
+    pods: Iterable[Pod], notices: Iterable[Notice], nodes: Iterable[KubernetesNode]
 ) -> list[Pod]:
     """The pods; unready ones with the reason from a warning or their node."""
-    lost = {machine.name: machine.reason for machine in machines if not machine.ready}
+    lost = {node.name: node.reason for node in nodes if not node.ready}
     listed = list(pods)
     if all(pod.ready for pod in listed) and not lost:
         return listed
@@ -115,6 +115,6 @@ def _explained(pod: Pod, warnings: Mapping[str, Notice], lost: Mapping[str, str]
     reported = with_context(
         pod.reason,
         warning=message,
-        lost_machine=(lost[pod.host] or "it is not ready") if pod.host in lost else "",
+        lost_node=(lost[pod.host] or "it is not ready") if pod.host in lost else "",
     )
     return pod if reported == pod.reason else replace(pod, reason=reported)

@@ -35,7 +35,7 @@ _KINDS = {
     "cluster": ("RayCluster", "/apis/ray.io/v1", "rayclusters"),
     "group": ("RayCluster", "/apis/ray.io/v1", "rayclusters"),
     "pod": ("Pod", "/api/v1", "pods"),
-    "machine": ("Node", "/api/v1", "nodes"),
+    "node": ("Node", "/api/v1", "nodes"),
     "rayjob": ("RayJob", "/apis/ray.io/v1", "rayjobs"),
 }
 Row = tuple[str, str]
@@ -70,8 +70,8 @@ def _rows(kind: str, raw: Any, name: str, pods: list[Pod] | None) -> list[Row]:
     match kind:
         case "pod":
             return _pod(raw)
-        case "machine":
-            return _machine(raw)
+        case "node":
+            return _node(raw)
         case "rayjob":
             return _rayjob(raw)
         case "group":
@@ -86,7 +86,7 @@ async def _get(client: KubeClient, ref: ClusterRef, kind: str, name: str) -> Any
             f"There is no kind of object {one_line(kind)!r}.", f"Kinds: {', '.join(_KINDS)}."
         )
     label, api, plural = _KINDS[kind]
-    scope = "" if kind == "machine" else f"/namespaces/{ref.namespace}"
+    scope = "" if kind == "node" else f"/namespaces/{ref.namespace}"
     wanted = checked(label, ref.name if kind == "group" else name)
     try:
         return await client.get(f"{api}{scope}/{plural}/{wanted}")
@@ -128,7 +128,7 @@ async def _pods(client: KubeClient, ref: ClusterRef) -> list[Pod] | None:
 
 async def _events(client: KubeClient, ref: ClusterRef, kind: str, name: str) -> str:
     # The kubelet writes a node's events with the node's name as its uid, and into `default`.
-    namespace = "default" if kind == "machine" else ref.namespace
+    namespace = "default" if kind == "node" else ref.namespace
     selector = f"involvedObject.kind={_KINDS[kind][0]},involvedObject.name={name}"
     try:
         answer = await client.get(
@@ -187,7 +187,7 @@ def _of_group(raw: Any, name: str, pods: Iterable[Pod]) -> list[Row]:
 def _pod(raw: Any) -> list[Row]:
     pod = objects.pod(raw)
     rows = [*_top(raw), ("Group", pod.group), ("State", _state(pod))]
-    rows += [("Machine", pod.host or "none yet"), ("Address", pod.ip or "none yet")]
+    rows += [("Node", pod.host or "none yet"), ("Address", pod.ip or "none yet")]
     rows += [("Replica", pod.replica)] if pod.replica else []
     status = mapping(raw, "status")
     for each in items(mapping(raw, "spec"), "initContainers"):
@@ -224,15 +224,15 @@ def _container_state(state: Mapping[str, Any]) -> str:
     return f"runs since {text(mapping(state, 'running'), 'startedAt')}" if state else "not begun"
 
 
-def _machine(raw: Any) -> list[Row]:
-    machine = objects.machine(raw)
+def _node(raw: Any) -> list[Row]:
+    node = objects.kubernetes_node(raw)
     room = mapping(mapping(raw, "status"), "allocatable")
-    message = "ready" if machine.ready else "not ready"
-    message += f": {machine.reason}" if machine.reason else ""
-    rows = [*_top(raw), ("State", message), ("Cordoned", "yes" if machine.cordoned else "no")]
-    rows += [("Address", machine.ip), ("Kubelet", machine.version)]
+    message = "ready" if node.ready else "not ready"
+    message += f": {node.reason}" if node.reason else ""
+    rows = [*_top(raw), ("State", message), ("Cordoned", "yes" if node.cordoned else "no")]
+    rows += [("Address", node.ip), ("Kubelet", node.version)]
     rows += [("Offers", ", ".join(f"{one_line(key)} {text(room, key)}" for key in room))]
-    rows += [("" if n else "Taints", taint) for n, taint in enumerate(machine.taints)]
+    rows += [("" if n else "Taints", taint) for n, taint in enumerate(node.taints)]
     return rows + _conditions(raw)
 
 

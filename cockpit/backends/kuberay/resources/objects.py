@@ -32,7 +32,7 @@ from cockpit.model.cluster import (
     ClusterHealth,
     ClusterRef,
     ClusterSummary,
-    Machine,
+    KubernetesNode,
     NodeType,
     Pod,
     PodPhase,
@@ -142,7 +142,7 @@ def _note(cluster: RayCluster, group: GroupSpec, desired: int, running: int) -> 
     return "; ".join(notes)
 
 
-def machine(raw: Any) -> Machine:
+def kubernetes_node(raw: Any) -> KubernetesNode:
     meta, spec, status = mapping(raw, "metadata"), mapping(raw, "spec"), mapping(raw, "status")
     room = mapping(status, "allocatable")
     ready: dict[str, Any] = next(
@@ -156,7 +156,7 @@ def machine(raw: Any) -> Machine:
     is_ready = text(ready, "status") == "True"
     taints = [taint for taint in items(spec, "taints") if _PROBLEM_TAINT.search(_taint(taint))]
     addresses = items(status, "addresses")
-    return Machine(
+    return KubernetesNode(
         name=text(meta, "name"),
         ready=is_ready,
         cordoned=boolean(spec, "unschedulable"),
@@ -281,7 +281,7 @@ def notice(raw: Any, source: str) -> Notice:
     )
 
 
-_KINDS = {"RayCluster": "Cluster", "RayJob": "Job", "Node": "Machine"}
+_KINDS = {"RayCluster": "Cluster", "RayJob": "Job"}
 
 
 def pods_in_order(pods: Iterable[Pod]) -> Sequence[Pod]:

@@ -127,10 +127,10 @@ def with_last_log_line(reason: str, text: str) -> str:
     return one_line(f"{reason}: {last}", LIMIT) if last and last not in reason else reason
 
 
-def with_context(reason: str, *, warning: str = "", lost_machine: str = "") -> str:
-    """`warning`: the latest warning event; `lost_machine`: its node when that is not ready."""
-    if lost_machine:
-        return one_line(f"its machine is lost: {lost_machine}", LIMIT)
+def with_context(reason: str, *, warning: str = "", lost_node: str = "") -> str:
+    """`warning`: the latest warning event; `lost_node`: its node when that is not ready."""
+    if lost_node:
+        return one_line(f"its node is lost: {lost_node}", LIMIT)
     if warning and reason in (NOT_READY, CREATING):
         return one_line(warning, LIMIT)
     return reason
@@ -170,10 +170,10 @@ def _terminating(raw: Mapping[str, Any]) -> str:
 
 def _disruption(reason: str) -> str:
     return {
-        "DeletionByTaintManager": "its machine is lost or tainted",
+        "DeletionByTaintManager": "its node is lost or tainted",
         "PreemptionByScheduler": "preempted",
         "EvictionByEvictionAPI": "evicted through the API",
-        "TerminationByKubelet": "evicted by its machine",
+        "TerminationByKubelet": "evicted by its node",
         "DeletionByPodGC": "its node does not exist",
     }.get(reason, reason or "disrupted")
 
@@ -259,7 +259,7 @@ def _pull(status: Mapping[str, Any], waiting: Mapping[str, Any]) -> str:
     if why == "InvalidImageName":
         return f"{image!r} is not the name of an image"
     if why == "ErrImageNeverPull":
-        return f"image {image} is not on the machine, and may not be pulled"
+        return f"image {image} is not on the node, and may not be pulled"
     # `Back-off pulling image "x": ErrImagePull: rpc error: code = NotFound desc = …: what it is`
     detail = message.split("desc = ", 1)[-1]
     detail = re.sub(r'^Back-off pulling image "[^"]*":?\s*', "", detail)

@@ -14,12 +14,12 @@ MEMORY = ROOT if IS_SECOND else ROOT / "memory"
 
 
 def memory_limit() -> int:
-    """Bytes. Raises Failed where the container may have all of its machine's."""
+    """Bytes. Raises Failed where the container may have all of its host's."""
     name = "memory.max" if IS_SECOND else "memory.limit_in_bytes"
     text = (MEMORY / name).read_text().strip() if (MEMORY / name).exists() else "max"
     whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if text == "max" or int(text) >= whole:
-        raise Failed("the container has no memory limit: its machine would run out of memory")
+        raise Failed("the container has no memory limit: its host would run out of memory")
     return int(text)
 
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cockpit import format
 from cockpit.insight.nodes.suspects import Suspect
-from cockpit.model.cluster import Machine, Pod
+from cockpit.model.cluster import KubernetesNode, Pod
 from cockpit.model.text import one_line
 from cockpit.store.selectors import age_s, current_run
 from cockpit.store.store import Store
@@ -16,7 +16,7 @@ from cockpit.tui.views.pods.rows import few
 from cockpit.tui.widgets.table.table import Cell, Column, Row
 
 NODE_COLUMNS = (
-    Column("machine", "K8S NODE", min_width=16, cut="middle"),
+    Column("node", "K8S NODE", min_width=16, cut="middle"),
     Column("status", "STATUS", width=9),
     Column("pods", "PODS", width=4, align="right"),
     Column("ranks", "RANKS", align="right", priority=1),
@@ -69,45 +69,45 @@ def node_rows(
     """`suspected`: the suspect nodes by name."""
     there, found = on_nodes(store), suspected or {}
     return [
-        _row(machine, there, now_s, found.get(name))
-        for name, machine in sorted(store.machines.items())
+        _row(node, there, now_s, found.get(name))
+        for name, node in sorted(store.kubernetes_nodes.items())
     ]
 
 
-def status(machine: Machine) -> tuple[str, str]:
+def status(node: KubernetesNode) -> tuple[str, str]:
     """A text and its style."""
-    if not machine.ready:
+    if not node.ready:
         return "not ready", "bad"
-    if machine.cordoned:
+    if node.cordoned:
         return "cordoned", "warning"
-    return ("pressure", "warning") if machine.reason else ("ready", "good")
+    return ("pressure", "warning") if node.reason else ("ready", "good")
 
 
 def _row(
-    machine: Machine, there: Mapping[str, OnNode], now_s: float, suspect: Suspect | None
+    node: KubernetesNode, there: Mapping[str, OnNode], now_s: float, suspect: Suspect | None
 ) -> Row:
-    here = there.get(machine.name, OnNode())
-    text, style = status(machine)
-    gpus = f"{here.gpus:g}/{machine.gpus:g}" if machine.gpus else format.DASH
-    reason = one_line(machine.reason)
-    if machine.cordoned and not machine.ready:
+    here = there.get(node.name, OnNode())
+    text, style = status(node)
+    gpus = f"{here.gpus:g}/{node.gpus:g}" if node.gpus else format.DASH
+    reason = one_line(node.reason)
+    if node.cordoned and not node.ready:
         reason = f"cordoned · {reason}"
     if suspect is not None and not reason:
         reason, style = one_line("; ".join(suspect.evidence)), "warning"
     return Row(
-        machine.name,
+        node.name,
         (
-            Cell(machine.name),
+            Cell(node.name),
             Cell(text, style),
             Cell(str(len(here.pods)) if here.pods else format.DASH),
             Cell(few(here.ranks)),
             Cell(format.DASH) if suspect is None else Cell(str(suspect.score), "warning"),
             Cell(gpus),
-            Cell(f"{machine.cpus:g}" if machine.cpus else format.DASH),
-            Cell(format.bytes_text(machine.memory_bytes or None)),
-            Cell(format.age(age_s(machine.created_s or None, now_s))),
-            Cell(machine.ip or format.DASH, "muted"),
-            Cell(machine.version or format.DASH, "muted"),
+            Cell(f"{node.cpus:g}" if node.cpus else format.DASH),
+            Cell(format.bytes_text(node.memory_bytes or None)),
+            Cell(format.age(age_s(node.created_s or None, now_s))),
+            Cell(node.ip or format.DASH, "muted"),
+            Cell(node.version or format.DASH, "muted"),
             Cell(reason, style if reason else "muted"),
         ),
     )

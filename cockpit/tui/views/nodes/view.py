@@ -26,7 +26,7 @@ READ_EVERY_S = 60.0
 class NodesView(SortedView):
     NAME = "nodes"
     TABLES = ("nodes",)
-    KIND = "machine"
+    KIND = "node"
     DEFAULT_CSS = """
     NodesView LineTable { height: 1fr; border-top: solid $border;
         border-title-color: $foreground; border-title-style: bold;
@@ -55,7 +55,10 @@ class NodesView(SortedView):
         if ref is not None and state.on_kubernetes and due and not self._is_reading:
             self._is_reading = True
             self._read(ref)
-        found = {one.node: one for one in suspects(self._runs, list(state.store.machines.values()))}
+        found = {
+            one.node: one
+            for one in suspects(self._runs, list(state.store.kubernetes_nodes.values()))
+        }
         self.show_rows(node_rows(state.store, state.now_s, found), "K8s nodes")
 
     @work(exit_on_error=False, name="recorded incidents")

@@ -104,8 +104,8 @@ _REPLICA = _plain_field(
 )
 _IP = _plain_field(Column("ip", "IP", priority=7), lambda pod: pod.ip)
 _HOST = _plain_field(Column("host", "HOST", priority=8), lambda pod: pod.host)
-_MACHINE = _plain_field(
-    Column("machine", "K8S NODE", min_width=10, priority=4, cut="middle"), lambda pod: pod.host
+_KUBERNETES_NODE = _plain_field(
+    Column("node", "K8S NODE", min_width=10, priority=4, cut="middle"), lambda pod: pod.host
 )
 _REASON = _Field(
     Column("reason", "REASON", min_width=17, grow=1),
@@ -206,7 +206,7 @@ class PodRows:
         """Of the columns whose cells differ in length, so that scrolling does not move them."""
         texts: dict[str, Iterable[str]] = {
             "pod": self._keys,
-            "machine": {pod.host for pod in self.shown},
+            "node": {pod.host for pod in self.shown},
             "reason": {pod.reason for pod in self.shown},
         }
         return {
@@ -228,7 +228,7 @@ def _fields(store: Store) -> tuple[_Field, ...]:
     fields += [_GPUS] if any(pod.gpus for pod in pods) else []
     fields += [_RESTARTS, _AGE]
     fields += [_REPLICA] if any(pod.replica for pod in pods) else []
-    fields += [_IP, _MACHINE] if kubernetes else [_IP, _HOST]
+    fields += [_IP, _KUBERNETES_NODE] if kubernetes else [_IP, _HOST]
     return (*fields, _REASON)
 
 
