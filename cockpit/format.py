@@ -68,7 +68,7 @@ def in_hours(seconds: float, decimals: int | None = None) -> str:
 
 
 def _in(seconds: float, size: int, unit: str, decimals: int | None) -> str:
-    shown = f"{seconds / size:g}" if decimals is None else f"{seconds / size:,.{decimals}f}"
+    shown = f"{seconds / size:g}" if decimals is None else f"{seconds / size:z,.{decimals}f}"
     return f"{shown} {unit}"
 
 

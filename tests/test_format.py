@@ -123,6 +123,7 @@ def test_limits_are_shown_in_one_unit_as_they_were_given() -> None:
         "600 s",
     ]
     assert [format.in_seconds(5385.26, 1), format.in_seconds(59.9, 0)] == ["5,385.3 s", "60 s"]
+    assert [format.in_seconds(-0.04, 1), format.in_seconds(-0.06, 1)] == ["0.0 s", "-0.1 s"]
     assert [format.in_minutes(5400), format.in_hours(5400, 1)] == ["90 min", "1.5 h"]
 
 
