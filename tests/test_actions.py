@@ -284,9 +284,9 @@ async def test_each_resubmission_of_a_lost_job_is_in_the_audit_log(
         on_submit("third")
         return job("third")
 
-    monkeypatch.setattr(resubmit, "stay", stay)
+    monkeypatch.setattr(resubmit, "submit_and_resubmit", stay)
     told: list[Event] = []
-    await ClusterActions(backend(), emit=told.append).stay(spec, 2, print)
+    await ClusterActions(backend(), emit=told.append).submit_and_resubmit(spec, 2, print)
     assert [(line["action"], line["before"], line["after"]) for line in lines()] == [
         ("resubmit", spec.submission_id, "second: python t.py --token ***"),
         ("resubmit", "second", "third: python t.py --token ***"),

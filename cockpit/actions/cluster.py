@@ -230,7 +230,7 @@ class ClusterActions:
         await self._done(change)
         return job
 
-    async def stay(
+    async def submit_and_resubmit(
         self,
         spec: LaunchSpec,
         times: int,
@@ -248,7 +248,7 @@ class ClusterActions:
             on_submit(job_id)
 
         async with self._dashboard() as dashboard:
-            return await resubmit.stay(dashboard, spec, times, log, on_submit=note)
+            return await resubmit.submit_and_resubmit(dashboard, spec, times, log, on_submit=note)
 
     async def submit_rayjob(self, spec: LaunchSpec, options: RayJobOptions = ONCE) -> str:
         """Make a RayJob resource of the job; the resource's name."""

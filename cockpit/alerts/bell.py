@@ -35,5 +35,5 @@ def should_ring(before: Mapping[str, Severity], after: Mapping[str, Severity]) -
 
 
 def _is_new(key: str, severity: Severity, before: Mapping[str, Severity]) -> bool:
-    known = before.get(key)
-    return known is None or (known is not severity and is_at_least(severity, known))
+    earlier = before.get(key)
+    return earlier is None or (earlier is not severity and is_at_least(severity, earlier))

@@ -90,9 +90,9 @@ class AlertMonitor:
     def _call_hooks(self, store: Store, event: AlertRaised | AlertCleared) -> None:
         """Hooks are called when an alert is new, gets worse, or clears; not when numbers change."""
         if isinstance(event, AlertCleared):
-            known = self._reported.pop(event.alert_id, None)
+            reported = self._reported.pop(event.alert_id, None)
             view = store.alerts.get(event.alert_id)
-            alert = known or (view.alert if view is not None else None)
+            alert = reported or (view.alert if view is not None else None)
             if alert is not None:
                 self._hooks.notify(alert, cleared_s=event.at_s)
             return

@@ -223,11 +223,11 @@ def _exactly(place: Place) -> ClusterPattern:
 
 
 def _require_known(
-    where: Path, raw: Mapping[str, Any], known: tuple[str, ...], section: str
+    where: Path, raw: Mapping[str, Any], allowed: tuple[str, ...], section: str
 ) -> None:
     for key in raw:
-        if key not in known:
-            raise _wrong(where, f"{section}{one_line(key)} is no setting: {', '.join(known)}.")
+        if key not in allowed:
+            raise _wrong(where, f"{section}{one_line(key)} is no setting: {', '.join(allowed)}.")
 
 
 def _text(where: Path, raw: Mapping[str, Any], key: str, section: str = "") -> str:

@@ -131,11 +131,11 @@ def _table(theme: ThemeFile, found: Mapping[str, object], key: str) -> Mapping[s
 
 
 def _colors(
-    theme: ThemeFile, found: Mapping[str, object], key: str, known: frozenset[str]
+    theme: ThemeFile, found: Mapping[str, object], key: str, allowed: frozenset[str]
 ) -> Mapping[str, str]:
     table = _table(theme, found, key)
     for name, value in table.items():
-        if name not in known:
+        if name not in allowed:
             raise _broken(theme, f"unknown colour {name!r} in [{key}]")
         if not _COLOR.fullmatch(value):
             raise _broken(theme, f"{name} = {value!r} is neither #rrggbb nor ansi_<colour>")

@@ -31,7 +31,7 @@ def variables(settings: MlflowSettings, backend: str) -> dict[str, str]:
 
     With a single experiment in the configuration, the job logs to it, since cockpit reads no other.
     """
-    if settings.said_by != "configuration" or not _is_reached(settings, backend):
+    if settings.set_by != "configuration" or not _is_reached(settings, backend):
         return {}
     found = {URI_VARIABLE: settings.url}
     if len(settings.experiments) == 1:
@@ -43,7 +43,7 @@ def variables(settings: MlflowSettings, backend: str) -> dict[str, str]:
 
 def plan(spec: LaunchSpec, settings: MlflowSettings, backend: str) -> list[str]:
     """Describe it for the plan."""
-    if settings.said_by != "configuration":
+    if settings.set_by != "configuration":
         return []
     if not _is_reached(settings, backend):
         return [

@@ -37,7 +37,7 @@ def was_lost(job: Job) -> bool:
     return job.status is JobStatus.FAILED and job.message.startswith(LOST)
 
 
-async def stay(
+async def submit_and_resubmit(
     dashboard: Dashboard,
     spec: LaunchSpec,
     times: int,

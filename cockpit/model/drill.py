@@ -85,7 +85,7 @@ class Continuity(Struct, frozen=True):
     continuous: bool
 
 
-class Recovery(Struct, frozen=True):
+class Recovery(Struct, frozen=True, rename={"missing_data": "unseen"}):
     """The recovery of the run from one drill, in seconds since the injection; None: not yet."""
 
     drill: Drill
@@ -126,7 +126,7 @@ class Recovery(Struct, frozen=True):
     ranks_before: int | None = None
     ranks_after: int | None = None
     """The new world size of an elastic run: the restored throughput is relative to it."""
-    unseen: tuple[str, ...] = ()
+    missing_data: tuple[str, ...] = ()
     """Gaps in the observation, a line each: `the backend was away from 12 s to 31 s`."""
 
     @property

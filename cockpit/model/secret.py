@@ -74,15 +74,15 @@ def masked(text: str) -> str:
     return _NAMED.sub(_hidden, _SHORT.sub(_hidden_option, without_credentials(text)))
 
 
-def without_credentials(text: str, known: Iterable[str] = ()) -> str:
+def without_credentials(text: str, secrets: Iterable[str] = ()) -> str:
     """Return another program's error or response without the credentials that it may quote.
 
-    `known` are header values that were sent (`Bearer abc`) and other secrets; each occurrence is
+    `secrets` are header values that were sent (`Bearer abc`) and other secrets; each occurrence is
     replaced. Also replaces every Authorization header and every known form of token. Unlike
     `masked`, it keeps `token: expired`: that is a reason, not a token.
     """
     text = text[:LONGEST]
-    values = {part for value in known for part in (value, value.rpartition(" ")[2])}
+    values = {part for value in secrets for part in (value, value.rpartition(" ")[2])}
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= _SHORTEST:
             text = text.replace(value, MASKED)

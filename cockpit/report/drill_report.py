@@ -197,7 +197,7 @@ def _phases(record: DrillRecord) -> Iterator[Block]:
                 spans.append(Span(lane, name, begin_s, drill.injected_s + instant.after_s))
                 order.append(name)
             before_s = max(before_s, instant.after_s)
-        for line in measured.unseen:
+        for line in measured.missing_data:
             yield Text(f"Missing data: {line}.")
     if spans:
         begin_s, end_s = min(s.begin_s for s in spans), max(s.end_s for s in spans)

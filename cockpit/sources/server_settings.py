@@ -36,16 +36,16 @@ class Table:
         self,
         name: str,
         raw: Mapping[str, Any],
-        known: Mapping[str, type],
+        types: Mapping[str, type],
         environ: Mapping[str, str],
     ) -> None:
         self.name = name
         self._raw, self._environ = raw, environ
         for key, value in raw.items():
-            if key not in known:
-                raise self.wrong(f"there is no {key!r}", f"known are: {', '.join(known)}")
-            if not isinstance(value, known[key]):
-                raise self.wrong(f"{key} is not {_TYPE_NAMES[known[key]]}")
+            if key not in types:
+                raise self.wrong(f"there is no {key!r}", f"known are: {', '.join(types)}")
+            if not isinstance(value, types[key]):
+                raise self.wrong(f"{key} is not {_TYPE_NAMES[types[key]]}")
 
     def text(self, key: str) -> str:
         return str(self._raw.get(key, ""))

@@ -79,8 +79,8 @@ def step_of(run: RunView) -> int | None:
 
 def reported_step(metrics: Mapping[str, float]) -> int | None:
     """The step among what a script gave to its report."""
-    known = (metrics[name] for name in STEP_NAMES if name in metrics)
-    return next((int(value) for value in known if math.isfinite(value)), None)
+    reported = (metrics[name] for name in STEP_NAMES if name in metrics)
+    return next((int(value) for value in reported if math.isfinite(value)), None)
 
 
 def only_reports(run: RunView) -> bool:
@@ -101,7 +101,7 @@ def stale_sources(store: Store, now_s: float) -> list[tuple[str, float | None, s
             continue
         age = age_s(state.ok_s, now_s)
         # An idle source reports when its next update is due: it is not stale before.
-        late = age_s(max(state.ok_s or 0.0, state.retry_at_s or 0.0), now_s)
-        if not state.ok or age is None or late is None or late > STALE_AFTER_S:
+        overdue_s = age_s(max(state.ok_s or 0.0, state.retry_at_s or 0.0), now_s)
+        if not state.ok or age is None or overdue_s is None or overdue_s > STALE_AFTER_S:
             found.append((state.name, age, state.error))
     return found

@@ -21,7 +21,7 @@ class Series:
     with a NaN is NaN.
     """
 
-    __slots__ = ("_capacity", "_held", "_past", "_stride", "_times", "_values")
+    __slots__ = ("_capacity", "_merged", "_past", "_stride", "_times", "_values")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = max(8, capacity)
@@ -31,7 +31,7 @@ class Series:
         """How many of the points are the past."""
         self._stride = 1
         """The number of original points in each downsampled point."""
-        self._held = 1
+        self._merged = 1
         """How many are in its newest one so far."""
 
     def append(self, at_s: float, value: float) -> None:
@@ -50,7 +50,7 @@ class Series:
         self._times = array("d", (at_s for at_s, _ in older)) + self._times
         self._values = array("d", (value for _, value in older)) + self._values
         if self._past == 0:
-            self._held = self._stride
+            self._merged = self._stride
         self._past += len(older)
         if len(self._times) > self._capacity:
             self._make_room()
@@ -84,7 +84,7 @@ class Series:
             len(self._times),
             self._past,
             self._stride,
-            self._held,
+            self._merged,
         )
 
     @classmethod
@@ -92,7 +92,7 @@ class Series:
         """Return a copy of the series at the time of the bookmark."""
         made = cls(mark.capacity)
         made._times, made._values = mark.times[: mark.size], mark.values[: mark.size]
-        made._past, made._stride, made._held = mark.past, mark.stride, mark.held
+        made._past, made._stride, made._merged = mark.past, mark.stride, mark.merged
         return made
 
     def _set_back(self, at_s: float) -> float:
@@ -106,7 +106,7 @@ class Series:
         left = bisect_left(self._times, at_s)
         self._times, self._values = self._times[:left], self._values[:left]
         if left < self._past:
-            self._past, self._held = left, self._stride
+            self._past, self._merged = left, self._stride
         return at_s
 
     def _make_room(self) -> None:
@@ -120,17 +120,17 @@ class Series:
         """Downsample the oldest original points."""
         begin, end = self._past, self._past + count
         times, values = self._times[:begin], self._values[:begin]
-        held = self._held if begin else self._stride
+        merged = self._merged if begin else self._stride
         for at_s, value in zip(self._times[begin:end], self._values[begin:end], strict=True):
-            if held >= self._stride:
+            if merged >= self._stride:
                 times.append(at_s)
                 values.append(value)
-                held = 1
+                merged = 1
             else:
-                held += 1
-                times[-1] += (at_s - times[-1]) / held
-                values[-1] += (value - values[-1]) / held
-        self._past, self._held = len(times), held
+                merged += 1
+                times[-1] += (at_s - times[-1]) / merged
+                values[-1] += (value - values[-1]) / merged
+        self._past, self._merged = len(times), merged
         self._times = times + self._times[end:]
         self._values = values + self._values[end:]
 
@@ -142,7 +142,7 @@ class Series:
             for points in (self._times, self._values)
         )
         if even == self._past:
-            self._held += self._stride
+            self._merged += self._stride
         self._past -= even // 2
         self._stride *= 2
 
@@ -156,7 +156,7 @@ class Bookmark(NamedTuple):
     size: int
     past: int
     stride: int
-    held: int
+    merged: int
 
 
 class Curves:

@@ -272,8 +272,8 @@ class Store(Struct):
                 pass
 
     def _drill(self, event: DrillStaged | DrillProbed | DrillEnded) -> None:
-        known = event.record.id if isinstance(event, DrillEnded) else event.drill_id
-        self.drilling.setdefault(known, DrillView(known)).take(event)
+        drill_id = event.record.id if isinstance(event, DrillEnded) else event.drill_id
+        self.drilling.setdefault(drill_id, DrillView(drill_id)).take(event)
         while len(self.drilling) > DRILLS_KEPT:
             del self.drilling[next(iter(self.drilling))]
 

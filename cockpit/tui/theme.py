@@ -146,8 +146,8 @@ class Palette:
         return cls({**semantic_variables(app.current_theme), **variables})
 
     def style(self, text: str) -> Style:
-        if (known := self._styles.get(text)) is not None:
-            return known
+        if (cached := self._styles.get(text)) is not None:
+            return cached
         style = Style()
         for label in text.split():
             if label in _ATTRIBUTES:

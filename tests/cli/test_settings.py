@@ -69,13 +69,13 @@ def test_flags_beat_the_environment_and_that_beats_the_profile(
     write(CONFIG)
     found = settle_all({}, file.read())
     assert (found.where, found.read_only) == (Place(context="prod", namespace="ml"), True)
-    assert found.said_by["namespace"] == "profile"
+    assert found.set_by["namespace"] == "profile"
     monkeypatch.setenv("COCKPIT_NAMESPACE", "env")
     monkeypatch.setenv("COCKPIT_READ_ONLY", "0")
     found = settle_all({"namespace": "flag"}, file.read())
     assert found.where == Place(context="prod", namespace="flag")
-    assert (found.said_by["namespace"], found.said_by["context"]) == ("flag", "profile")
-    assert (found.read_only, found.said_by["read_only"]) == (True, "profile")
+    assert (found.set_by["namespace"], found.set_by["context"]) == ("flag", "profile")
+    assert (found.read_only, found.set_by["read_only"]) == (True, "profile")
     monkeypatch.delenv("COCKPIT_NAMESPACE")
     monkeypatch.setenv("COCKPIT_PROFILE", "here")
     found = settle_all({}, file.read())
@@ -84,7 +84,7 @@ def test_flags_beat_the_environment_and_that_beats_the_profile(
 
 
 @pytest.mark.parametrize(
-    ("flag", "variable", "profile", "read_only", "said_by"),
+    ("flag", "variable", "profile", "read_only", "set_by"),
     [
         (True, "0", False, True, "flag"),
         (False, "1", False, True, "environment"),
@@ -99,13 +99,13 @@ def test_read_only_holds_as_soon_as_one_level_sets_it(
     variable: str,
     profile: bool | None,
     read_only: bool,
-    said_by: str | None,
+    set_by: str | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write("" if profile is None else f"read_only = {str(profile).lower()}")
     monkeypatch.setenv("COCKPIT_READ_ONLY", variable)
     found = settle_all({"read_only": True} if flag else {}, file.read())
-    assert (found.read_only, found.said_by.get("read_only")) == (read_only, said_by)
+    assert (found.read_only, found.set_by.get("read_only")) == (read_only, set_by)
 
 
 @pytest.mark.parametrize("name", ["COCKPIT_READ_ONLY", "COCKPIT_LOCAL"])
@@ -183,9 +183,9 @@ def test_what_holds_is_shown_with_who_reported_it(capsys: pytest.CaptureFixture[
     where = write(CONFIG)
     assert cli.main(["config", "show", "-n", "mine", "-o", "json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
-    assert rows["namespace"] == {"name": "namespace", "value": "mine", "said_by": "flag"}
-    assert rows["context"]["said_by"] == "profile"
-    assert rows["cluster"]["said_by"] == "default"
+    assert rows["namespace"] == {"name": "namespace", "value": "mine", "set_by": "flag"}
+    assert rows["context"]["set_by"] == "profile"
+    assert rows["cluster"]["set_by"] == "default"
     assert cli.main(["config"]) == 0
     assert str(where) in capsys.readouterr().out
 

@@ -195,7 +195,7 @@ def test_a_file_that_is_not_there_or_no_text_is_wrong_usage(tmp_path: Path) -> N
 
 
 @dataclass(slots=True)
-class Hands:
+class ScriptedActions:
     """Records its calls; a job that is launched runs and saves at once."""
 
     context: ScriptedContext
@@ -222,7 +222,7 @@ class Hands:
         )
         return job
 
-    async def stay(
+    async def submit_and_resubmit(
         self,
         spec: LaunchSpec,
         times: int,
@@ -255,10 +255,10 @@ def day_of(text: str) -> GameDay:
     return parsed(text, "day.toml", "day")
 
 
-def run_of(context: ScriptedContext, day: GameDay) -> tuple[GameDayRun, Hands, list[str]]:
-    hands = Hands(context, Obedient(apply=recovering(context)))
+def run_of(context: ScriptedContext, day: GameDay) -> tuple[GameDayRun, ScriptedActions, list[str]]:
+    actions = ScriptedActions(context, Obedient(apply=recovering(context)))
     lines: list[str] = []
-    return GameDayRun(context, day, hands, ContextProber(context), lines.append), hands, lines
+    return GameDayRun(context, day, actions, ContextProber(context), lines.append), actions, lines
 
 
 TWICE = '[[step]]\ndrill = "pod-kill"\n[[step]]\nname = "again"\ndrill = "pod-kill"\n'
@@ -266,13 +266,13 @@ TWICE = '[[step]]\ndrill = "pod-kill"\n[[step]]\nname = "again"\ndrill = "pod-ki
 
 async def test_a_day_passes_when_all_of_its_steps_do() -> None:
     context = ScriptedContext(trained())
-    run, hands, text = run_of(context, day_of("[[step]]\nwait_s = 0.01\n" + TWICE[:27]))
+    run, actions, text = run_of(context, day_of("[[step]]\nwait_s = 0.01\n" + TWICE[:27]))
     result = await run.conduct()
     assert result.passed, result.why
     assert result.why == "1 drill passed"
     assert [step.kind for step in result.steps] == ["wait", "drill"]
     assert result.steps[1].record is not None
-    assert hands.asked == ["drill pod-kill of day"]
+    assert actions.asked == ["drill pod-kill of day"]
     assert text[0] == "step 1 of 2: wait 0.01 s"
 
 
@@ -285,24 +285,24 @@ def test_a_job_that_makes_no_checkpoint_is_no_step(monkeypatch: pytest.MonkeyPat
 
 async def test_a_job_is_launched_only_where_no_run_goes_and_stopped_at_the_end() -> None:
     context = ScriptedContext()
-    run, hands, _ = run_of(context, day_of("[[step]]\nlaunch = 'checkpointed'\n"))
+    run, actions, _ = run_of(context, day_of("[[step]]\nlaunch = 'checkpointed'\n"))
     assert (await run.conduct()).passed
-    assert hands.asked == ["launch checkpointed", "stop job-1"]
+    assert actions.asked == ["launch checkpointed", "stop job-1"]
 
     context = ScriptedContext(trained())
-    run, hands, _ = run_of(context, day_of("[[step]]\nlaunch = 'checkpointed'\n"))
+    run, actions, _ = run_of(context, day_of("[[step]]\nlaunch = 'checkpointed'\n"))
     result = await run.conduct()
     assert result.passed
     assert "nothing was launched" in result.steps[0].why
-    assert hands.asked == []
+    assert actions.asked == []
 
 
 async def test_a_job_that_is_sent_again_is_stopped_by_the_id_that_it_has_then() -> None:
     context = ScriptedContext()
     day = "[[step]]\nlaunch = 'checkpointed'\nresubmit = 3\n[[step]]\nwait_s = 0.01\n"
-    run, hands, _ = run_of(context, day_of(day))
+    run, actions, _ = run_of(context, day_of(day))
     assert (await run.conduct()).passed
-    assert hands.asked == ["launch checkpointed", "stay 3 times", "stop job-2"]
+    assert actions.asked == ["launch checkpointed", "stay 3 times", "stop job-2"]
 
 
 async def test_a_job_that_cannot_be_sent_again_is_reported_and_the_day_continues(
@@ -315,15 +315,15 @@ async def test_a_job_that_cannot_be_sent_again_is_reported_and_the_day_continues
     async def away(*_: object) -> Job:
         raise UnreachableError("Nobody answers.")
 
-    monkeypatch.setattr(Hands, "stay", away)
+    monkeypatch.setattr(ScriptedActions, "submit_and_resubmit", away)
     assert (await run.conduct()).passed
     assert "the job is not submitted again after a loss: Nobody answers." in text
 
 
 async def test_a_drill_that_fails_does_not_keep_the_next_from_being_done() -> None:
     context = ScriptedContext(trained())
-    run, hands, _ = run_of(context, day_of(TWICE))
-    hands.verdicts = [Verdict.FAILED, Verdict.PASSED]
+    run, actions, _ = run_of(context, day_of(TWICE))
+    actions.verdicts = [Verdict.FAILED, Verdict.PASSED]
     result = await run.conduct()
     assert not result.passed
     assert [step.ok for step in result.steps] == [False, True]
@@ -333,8 +333,8 @@ async def test_a_drill_that_fails_does_not_keep_the_next_from_being_done() -> No
 @pytest.mark.parametrize("verdict", [Verdict.BROKEN, Verdict.ABORTED])
 async def test_after_a_drill_that_broke_the_rest_is_left_out(verdict: Verdict) -> None:
     context = ScriptedContext(trained())
-    run, hands, _ = run_of(context, day_of(TWICE))
-    hands.verdicts = [verdict]
+    run, actions, _ = run_of(context, day_of(TWICE))
+    actions.verdicts = [verdict]
     result = await run.conduct()
     assert [step.ok for step in result.steps] == [False, None]
     assert result.steps[1].why == f"left out: step 1 was {verdict.value}"
@@ -361,18 +361,18 @@ async def test_an_expectation_that_does_not_come_true_in_time_reports_what_was_f
 async def test_a_fault_that_the_cluster_has_not_is_left_out_where_it_is_optional() -> None:
     context = ScriptedContext(trained())
     text = "[[step]]\ndrill = 'container-kill'\noptional = true\n"
-    run, hands, _ = run_of(context, day_of(text))
+    run, actions, _ = run_of(context, day_of(text))
     result = await run.conduct()
     assert result.passed
     assert result.steps[0].ok is None
     assert "there is no container-kill here" in result.steps[0].why
-    assert hands.asked == []
+    assert actions.asked == []
 
 
 async def test_an_abort_undoes_the_drill_and_leaves_the_rest_out() -> None:
     context = ScriptedContext(trained())
-    run, hands, _ = run_of(context, day_of(TWICE))
-    hands.fault.lasts_s = 60.0
+    run, actions, _ = run_of(context, day_of(TWICE))
+    actions.fault.lasts_s = 60.0
     going = asyncio.create_task(run.conduct())
     await until(lambda: bool(context.store.drills))
     await asyncio.to_thread(run.abort)
@@ -387,7 +387,7 @@ async def test_an_abort_undoes_the_drill_and_leaves_the_rest_out() -> None:
 async def test_an_abort_ends_a_wait_at_once() -> None:
     context = ScriptedContext()
     run = GameDayRun(context, GameDay("d", "", day_of("[[step]]\nwait_s = 60").steps),
-                     Hands(context, Obedient()), ContextProber(context))  # fmt: skip
+                     ScriptedActions(context, Obedient()), ContextProber(context))  # fmt: skip
     going = asyncio.create_task(run.conduct())
     await asyncio.sleep(0)
     run.abort("interrupted")
@@ -402,10 +402,10 @@ def test_a_step_is_called_by_what_it_does() -> None:
 async def test_a_day_that_is_cancelled_stops_the_job_that_it_launched() -> None:
     context = ScriptedContext()
     text = "[[step]]\nlaunch = 'checkpointed'\n[[step]]\nwait_s = 60"
-    run, hands, reported = run_of(context, day_of(text))
+    run, actions, reported = run_of(context, day_of(text))
     going = asyncio.create_task(run.conduct())
     await until(lambda: "step 2 of 2: wait 60 s" in reported)
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(going, 5)
-    assert hands.asked == ["launch checkpointed", "stop job-1"]
+    assert actions.asked == ["launch checkpointed", "stop job-1"]

@@ -22,7 +22,7 @@ DRILL = Drill(
 
 def recovered(*milestones: Milestone, gaps: tuple[str, ...] = ()) -> Recovery:
     instants = tuple(Instant(one, 4.0 + n, "telemetry") for n, one in enumerate(milestones))
-    return Recovery(DRILL, first_step_s=4.5, interrupted=True, instants=instants, unseen=gaps)
+    return Recovery(DRILL, first_step_s=4.5, interrupted=True, instants=instants, missing_data=gaps)
 
 
 @pytest.mark.parametrize(

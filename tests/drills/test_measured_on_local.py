@@ -195,7 +195,7 @@ def _agree(measured: Recovery, facts: Facts) -> None:
     assert measured.continuity is not None
     assert measured.continuity.continuous
     assert measured.interrupted
-    assert not [line for line in measured.unseen if "clock" in line]
+    assert not [line for line in measured.missing_data if "clock" in line]
 
 
 def _near(measured: Recovery, milestone: Milestone, fact_s: float, within_s: float) -> None:

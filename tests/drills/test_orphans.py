@@ -232,7 +232,7 @@ def test_defect_in_the_undo_at_the_start_is_reported(monkeypatch: pytest.MonkeyP
     async def fails(*args: object, **more: object) -> str:
         raise ZeroDivisionError("a defect")
 
-    monkeypatch.setattr(undo, "take_back", fails)
+    monkeypatch.setattr(undo, "undo_effect", fails)
     with Session(ScriptedBackend()) as session:
         with pytest.raises(ZeroDivisionError):
             DrillActions(session).begin_undo().result(10)

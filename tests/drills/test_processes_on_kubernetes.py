@@ -205,7 +205,7 @@ def test_a_killed_container_is_restarted_with_nothing_left_to_undo(
     (recovery,) = record.recoveries
     assert recovery.recovered, record
     assert restarts(ray_on_kubernetes, victim.pod) > before
-    text = session.call(undo.take_back(session.backend, frozen.undo[0]), 30.0)
+    text = session.call(undo.undo_effect(session.backend, frozen.undo[0]), 30.0)
     assert text.startswith("done: ")
 
 

@@ -248,7 +248,7 @@ def test_what_was_held_in_a_pod_that_no_longer_exists_no_longer_exists_too(
     uid = session.store.pods[victim.pod].uid
     session.call(session.backend.delete_pod(victim.pod, uid=uid, grace_s=0), 30.0)
     assert session.wait(lambda store: not is_living(store, victim.pod), 30.0)
-    text = session.call(undo.take_back(session.backend, prepared.undo[0]), 30.0)
+    text = session.call(undo.undo_effect(session.backend, prepared.undo[0]), 30.0)
     assert text.startswith(f"ended with pod {victim.pod}")
 
 

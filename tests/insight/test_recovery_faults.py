@@ -82,7 +82,7 @@ def test_what_a_kill_cost_is_counted_in_steps_seconds_and_gpu_seconds() -> None:
     assert (measured.restarts, measured.budget) == (1, "max_preemption_failures")
     assert measured.continuity is not None
     assert measured.continuity.continuous
-    assert measured.unseen == ()
+    assert measured.missing_data == ()
 
 
 def test_a_recovery_is_complete_once_the_throughput_is_back_for_a_while() -> None:
@@ -290,7 +290,7 @@ def test_two_pods_at_once_share_one_recovery_that_ends_with_the_last_of_them() -
     assert (first.pod_ready_s, second.pod_ready_s) == (3.0, 4.5)
     assert first.restarts == second.restarts == 1
     assert M.THROUGHPUT_BACK in reached(first)
-    assert first.unseen == ()
+    assert first.missing_data == ()
 
 
 def test_a_fault_in_anothers_recovery_gets_none_of_its_milestones() -> None:
@@ -404,7 +404,7 @@ def test_an_effect_is_never_shown_before_its_cause_because_clocks_differ() -> No
     assert min(at for m, at in reported.items() if m is not M.STOPPED) == 0.0
     assert any(
         line.startswith("attempt ended: 2.0 s before injected by the clock of telemetry")
-        for line in measured.unseen
+        for line in measured.missing_data
     )
 
 
@@ -418,7 +418,7 @@ def test_what_could_not_be_seen_is_reported_with_when_and_why() -> None:
     incident.health("ray")
     incident.health("telemetry", ok=False, error="no head")
     measured = recovery(incident.store, drill)
-    assert measured.unseen[:2] == (
+    assert measured.missing_data[:2] == (
         "ray was away from 0.0 s to 31.0 s: connection refused",
         "telemetry has been away since 0.0 s: no head",
     )
@@ -442,7 +442,7 @@ def test_a_run_that_reports_no_steps_is_back_with_its_first_report() -> None:
     measured = recovery(incident.store, drill)
     assert measured.first_step_s == 9.0
     assert (measured.steps_lost, measured.seconds_lost) == (None, None)
-    assert "no rank reports its steps" in measured.unseen[0]
+    assert "no rank reports its steps" in measured.missing_data[0]
     assert is_complete(incident.store, drill, Reading(), incident.clock)
 
 

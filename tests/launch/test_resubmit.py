@@ -64,7 +64,7 @@ async def stay(cluster: Cluster, times: int = 3) -> tuple[Any, list[str]]:
         DashboardRoute("http://ray"), transport=httpx.MockTransport(cluster)
     ) as dashboard:
         await submission.launch(dashboard, spec)
-        job = await resubmit.stay(
+        job = await resubmit.submit_and_resubmit(
             dashboard, spec, times, lines.append, on_submit=cluster.told.append, sleep=cluster.sleep
         )
     return job, lines

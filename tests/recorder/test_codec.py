@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cockpit.model.cluster import KubernetesNode
+from cockpit.model.drill import Recovery
 from cockpit.model.event import (
     Event,
     HistoryLoaded,
@@ -113,6 +114,13 @@ def test_kubernetes_nodes_of_an_earlier_recording_are_read() -> None:
     )
     assert decode(line) == (5.0, seen)
     assert decode(encode(seen)) == (5.0, seen)
+
+
+def test_missing_data_of_an_earlier_drill_is_read() -> None:
+    measured = replace(filled(Recovery, random.Random(1)), missing_data=("the backend was away",))
+    stored = json.loads(json.dumps(to_plain(measured)))
+    assert stored["unseen"] == ["the backend was away"]
+    assert from_plain(Recovery, stored).missing_data == ("the backend was away",)
 
 
 def test_text_from_another_machine_cannot_take_hold_of_the_terminal() -> None:

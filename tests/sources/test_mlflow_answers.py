@@ -212,11 +212,11 @@ def test_settings_come_from_the_configuration_then_from_mlflows_own_variables() 
         username="anna",
         password="x",
         verify=False,
-        said_by="environment",
+        set_by="environment",
     )
     assert TOKEN not in repr(settings)
     text = parse({"uri": "https://m/base", "verify": True, "experiments": ["a"]}, own)
-    assert (text.url, text.verify, text.experiments, text.said_by) == (
+    assert (text.url, text.verify, text.experiments, text.set_by) == (
         "https://m/base",
         True,
         ("a",),

@@ -238,7 +238,7 @@ async def test_the_heads_own_prometheus_is_found_where_ray_reaches_one() -> None
         nowhere = PrometheusSettings("", token=TOKEN)
         find = finder(nowhere, dashboard, direct, port=server.port)
         found = await find()
-        assert (found.url, found.said_by) == (server.url, "dashboard")
+        assert (found.url, found.set_by) == (server.url, "dashboard")
         assert await find() is found, "it is not guessed again"
         assert all(TOKEN not in head for head in server.asked), "a guess gets no credentials"
 
@@ -289,11 +289,11 @@ def test_settings_come_from_the_configuration_then_from_rays_own_variables() -> 
     ray = {"RAY_PROMETHEUS_HOST": "http://ray:9090/", "RAY_PROMETHEUS_HEADERS": '{"A": "b"}'}
     assert parse({}, {}) == PrometheusSettings("")
     assert parse({}, ray) == PrometheusSettings(
-        "http://ray:9090", headers={"A": "b"}, said_by="environment"
+        "http://ray:9090", headers={"A": "b"}, set_by="environment"
     )
     assert parse({}, ray | {"RAY_PROMETHEUS_HEADERS": '[["A", "c"]]'}).headers == {"A": "c"}
     own = parse({"url": "prom.example:9090/sub/", "selector": '{cluster="a"}'}, ray)
-    assert (own.url, own.headers, own.said_by) == (
+    assert (own.url, own.headers, own.set_by) == (
         "http://prom.example:9090/sub",
         {},
         "configuration",

@@ -86,10 +86,10 @@ def test_settings_are_found_by_their_names_help_and_choices(form: LaunchForm) ->
 
 
 def test_the_likeliest_comes_first(form: LaunchForm) -> None:
-    assert form.likeliest("batch") == "batch_size"
-    assert form.likeliest("worker") == "workers"
-    assert form.likeliest("loader") == "loader_workers"
-    assert form.likeliest("nonsense") == ""
+    assert form.best_match("batch") == "batch_size"
+    assert form.best_match("worker") == "workers"
+    assert form.best_match("loader") == "loader_workers"
+    assert form.best_match("nonsense") == ""
     plain, torchrun = replace(JOBS[0], name="ddp"), replace(JOBS[0], name="ddp_torchrun")
     named = LaunchForm((torchrun, replace(JOBS[1], summary="like ddp"), plain), "ddp")
     assert [job.name for job in named.found("ddp")] == ["ddp", "ddp_torchrun", "char-gpt"]

@@ -137,12 +137,12 @@ async def _with_reasons(client: KubeClient, path: str, pods: list[Pod]) -> list[
     answers = await asyncio.gather(
         *(client.get(f"{path}/{name}") for name in unready), return_exceptions=True
     )
-    known = {
+    by_name = {
         name: objects.pod(raw)
         for name, raw in zip(unready, answers, strict=True)
         if not isinstance(raw, BaseException)
     }
-    return [known.get(pod.name, pod) for pod in pods]
+    return [by_name.get(pod.name, pod) for pod in pods]
 
 
 def _pod(titles: Sequence[str], row: Mapping[str, Any], gpus: Mapping[str, float]) -> Pod:

@@ -138,13 +138,13 @@ def uninterrupted() -> Iterator[None]:
         came.append(number)
 
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    held = {n: h for n, h in before.items() if h not in (signal.SIG_IGN, None)}
-    for number in held:
+    handlers = {n: h for n, h in before.items() if h not in (signal.SIG_IGN, None)}
+    for number in handlers:
         signal.signal(number, keep)
     try:
         yield
     finally:
-        for number, handler in held.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
     if came:
         signal.raise_signal(came[0])

@@ -178,7 +178,7 @@ async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.L
         if not args.follow and not args.resubmit:
             return int(ExitCode.DONE)
         if args.resubmit:
-            ended = await actions.stay(spec, args.resubmit, log)
+            ended = await actions.submit_and_resubmit(spec, args.resubmit, log)
         else:
             await follow_job(dashboard, job.id)
             ended = await dashboard.job(job.id)

@@ -106,7 +106,7 @@ def _print_recovery(measured: Recovery) -> None:
         tables.print_table(rows, ("phase", "after", "took", "source"))
     if costs := _costs(measured):
         print(one_line(f"Cost: {costs}.", 400))
-    for line in measured.unseen:
+    for line in measured.missing_data:
         print(one_line(f"Missing data: {line}"))
 
 

@@ -36,7 +36,7 @@ SOURCES = ("backend", "ray", "telemetry")
 
 def run(args: argparse.Namespace) -> int:
     args.dry_run = args.dry_run or args.what == "plan"
-    day, plan = _meant(args)
+    day, plan = _fault_or_game_day(args)
     _require_writable(args.junit)
     try:
         backend = connect.backend(args)
@@ -52,12 +52,12 @@ def run(args: argparse.Namespace) -> int:
         limits = drill_plan.configured_limits(args)
         actions = DrillActions(session, monitored.prober_on(session), limits)
         if plan is not None:
-            return _one(args, session, actions, plan)
+            return _run_drill(args, session, actions, plan)
         assert day is not None
-        return _day(args, session, actions, day)
+        return _run_game_day(args, session, actions, day)
 
 
-class Left(Struct, frozen=True):
+class LeftEffects(Struct, frozen=True):
     """Faults that killed cockpit processes left, which would distort this drill's measurement."""
 
     recent: list[Entry]
@@ -79,17 +79,19 @@ class Left(Struct, frozen=True):
         ]
 
 
-def _left(session: Session, actions: DrillActions) -> Left:
+def _left_effects(session: Session, actions: DrillActions) -> LeftEffects:
     journal = Journal()
     for bad in journal.unreadable():
         log(f"Note: {bad.line}.")
     for entry in orphans.elsewhere(journal, session.backend.ref):
         log(f"Drill {entry.drill_id} has left {entry.fault} on {entry.cluster}: cockpit drill undo")
     now_s = session.clock()
-    return Left(*orphans.split(actions.left(), now_s), now_s)
+    return LeftEffects(*orphans.split(actions.left(), now_s), now_s)
 
 
-def _undo(args: argparse.Namespace, session: Session, actions: DrillActions, left: Left) -> None:
+def _undo(
+    args: argparse.Namespace, session: Session, actions: DrillActions, left: LeftEffects
+) -> None:
     """After the confirmation. Raises what is still there: it would be measured with the drill."""
     agreed = [
         entry
@@ -103,7 +105,7 @@ def _undo(args: argparse.Namespace, session: Session, actions: DrillActions, lef
             raise undone.error
 
 
-def _meant(args: argparse.Namespace) -> tuple[GameDay | None, DrillPlan | None]:
+def _fault_or_game_day(args: argparse.Namespace) -> tuple[GameDay | None, DrillPlan | None]:
     """A fault of the catalogue, a game day that is shipped, or a file. Raises UsageError."""
     if args.name in NAMES:
         return None, drill_plan.plan(args)
@@ -120,8 +122,10 @@ def _meant(args: argparse.Namespace) -> tuple[GameDay | None, DrillPlan | None]:
     return drill_plan.with_settings(args, day), None
 
 
-def _one(args: argparse.Namespace, session: Session, actions: DrillActions, plan: DrillPlan) -> int:
-    experiment, left = actions.experiment(plan), _left(session, actions)
+def _run_drill(
+    args: argparse.Namespace, session: Session, actions: DrillActions, plan: DrillPlan
+) -> int:
+    experiment, left = actions.experiment(plan), _left_effects(session, actions)
     lines = [*_plan_lines(session, experiment), *left.lines]
     if not confirm.confirmed(args, lines, session.backend.ref, destroys=True):
         return confirm.not_confirmed(args)
@@ -134,8 +138,10 @@ def _one(args: argparse.Namespace, session: Session, actions: DrillActions, plan
     return _code(interrupted, record.verdict is Verdict.PASSED)
 
 
-def _day(args: argparse.Namespace, session: Session, actions: DrillActions, day: GameDay) -> int:
-    going, left = actions.game_day(day, log), _left(session, actions)
+def _run_game_day(
+    args: argparse.Namespace, session: Session, actions: DrillActions, day: GameDay
+) -> int:
+    going, left = actions.game_day(day, log), _left_effects(session, actions)
     rights = session.call(session.backend.capabilities())
     there = here(session.store, session.backend.ref.backend, rights)
     ref = session.backend.ref

@@ -49,7 +49,9 @@ def run(args: argparse.Namespace) -> int:
         return confirm.not_confirmed(args)
     rows = [_row(entry, False, _not_asked(entry, now_s)) for entry in left if entry not in agreed]
     for ref in clusters:
-        rows += _on(args, ref, journal, [entry for entry in agreed if entry.cluster == ref])
+        rows += _undo_on_cluster(
+            args, ref, journal, [entry for entry in agreed if entry.cluster == ref]
+        )
     _show(args, rows)
     is_all = not bad and all(row["undone"] for row in rows)
     return int(ExitCode.DONE if is_all else ExitCode.FAILED)
@@ -69,7 +71,7 @@ def _not_asked(entry: Entry, now_s: float) -> str:
     )
 
 
-def _on(
+def _undo_on_cluster(
     args: argparse.Namespace, ref: ClusterRef, journal: Journal, of_cluster: list[Entry]
 ) -> list[dict[str, Any]]:
     there = argparse.Namespace(**vars(args))

@@ -36,7 +36,7 @@ class Settings(Struct, frozen=True):
     profile: str = ""
     protected: tuple[ClusterPattern, ...] = ()
     """Clusters on which a destructive change needs the cluster's name, typed."""
-    said_by: Mapping[str, str] = field(default_factory=dict)
+    set_by: Mapping[str, str] = field(default_factory=dict)
     """Of each setting that is given: `flag`, `environment` or `profile`."""
 
 
@@ -53,23 +53,23 @@ def settle_all(flags: Mapping[str, Any], configuration: Configuration) -> Settin
     profile = configuration.named(flags.get("profile") or environment.get(PROFILE, ""))
     places = {"flag": by_flag, "environment": by_environment, "profile": profile.place}
     where = settle(places.values())
-    said_by = {
+    set_by = {
         name: next(who for who, text in places.items() if getattr(text, name) == value)
         for name in FLAGS
         if (value := getattr(where, name))
     }
-    read_only, said_by["read_only"] = _read_only(flags, profile.read_only)
-    theme, said_by["theme"] = _first(
+    read_only, set_by["read_only"] = _read_only(flags, profile.read_only)
+    theme, set_by["theme"] = _first(
         flags.get("theme", ""), environment.get(THEME, ""), profile.theme
     )
-    name, said_by["profile"] = _first(
+    name, set_by["profile"] = _first(
         flags.get("profile", ""), environment.get(PROFILE, ""), configuration.profile
     )
     protected = configuration.protected
     if where.kind == profile.place.kind or not (where.kind and profile.place.kind):
         protected += profile.protected_in_use
-    said_by = {k: who for k, who in said_by.items() if who}
-    return Settings(where, theme, read_only, name, protected, said_by)
+    set_by = {k: who for k, who in set_by.items() if who}
+    return Settings(where, theme, read_only, name, protected, set_by)
 
 
 def _read_only(flags: Mapping[str, Any], profile: bool | None) -> tuple[bool, str]:

@@ -130,7 +130,7 @@ def sentences(reported: Diagnosis | None, found: list[Finding]) -> list[str]:
         facts.append(
             f"Done in {format.in_minutes(eta.left_s, 0)} ({eta.low_s / 60:.0f} to "
             f"{eta.high_s / 60:.0f}): "
-            f"{eta.done:.4g} of {eta.target:.6g} {eta.unit}, by {eta.said_by}"
+            f"{eta.done:.4g} of {eta.target:.6g} {eta.unit}, by {eta.set_by}"
         )
     if reported.at_risk is not None:
         steps = "" if reported.at_risk.steps is None else f"{reported.at_risk.steps:,} steps, "

@@ -50,10 +50,10 @@ def run(args: argparse.Namespace) -> int:
         "protected": [_pattern(one) for one in settings.protected],
     }
     rows = [
-        {"name": name, "value": value, "said_by": settings.said_by.get(name, "default")}
+        {"name": name, "value": value, "set_by": settings.set_by.get(name, "default")}
         for name, value in values.items()
     ]
-    tables.print_rows(rows, ("name", "value", "said_by"), args.output)
+    tables.print_rows(rows, ("name", "value", "set_by"), args.output)
     if args.output == "table":
         there = "" if found.path.exists() else " (there is none yet)"
         print(f"\n{found.path}{there}: profiles {', '.join(found.profiles) or '–'}")

@@ -137,7 +137,7 @@ def _require_answer(args: argparse.Namespace, session: connect.Session, source: 
     """A list from a source that failed would be wrong: raise the source's error."""
     store = session.store
     if args.verb == "status":
-        if store.groups or store.pods or any(known.ok for known in store.sources.values()):
+        if store.groups or store.pods or any(each.ok for each in store.sources.values()):
             return  # it shows the state of each source
         source = "backend"
     state = store.sources.get(source)

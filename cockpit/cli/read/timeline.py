@@ -79,8 +79,8 @@ def chosen(store: Store, name: str) -> tuple[str, RunView | None]:
     for job in store.jobs.values():
         if name in (job.id, job.ray_id, job.rayjob):
             return job.ray_id, None
-    known = ", ".join([*store.jobs, *(run.name for run in runs if run.name)]) or "none"
-    raise UsageError(f"There is no job or run {name!r}.", f"There is: {known}.")
+    names = ", ".join([*store.jobs, *(run.name for run in runs if run.name)]) or "none"
+    raise UsageError(f"There is no job or run {name!r}.", f"There is: {names}.")
 
 
 def _ray_id(store: Store, run: RunView) -> str:
@@ -199,8 +199,8 @@ def _phases(run: RunView, end_s: float, pid: int) -> Iterator[TraceEvent]:
 def _slice(
     pid: int, thread: int, name: str, start_s: float, end_s: float, **details: Any
 ) -> TraceEvent:
-    known = {key: value for key, value in details.items() if value not in (None, "")}
-    lasted = {"dur": max(0.0, end_s - start_s) * 1e6, "args": known}
+    arguments = {key: value for key, value in details.items() if value not in (None, "")}
+    lasted = {"dur": max(0.0, end_s - start_s) * 1e6, "args": arguments}
     return _event("X", pid, thread, name, start_s) | lasted
 
 

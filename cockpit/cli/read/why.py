@@ -94,8 +94,8 @@ def _chosen(store: Store, name: str) -> tuple[str, tuple[Cause, ...]]:
     if (job := store.jobs.get(name)) is not None:
         cause = cause_of_job(store, job)
         return f"Job {job.id} ({job.status.value})", () if cause is None else (cause,)
-    known = [run.name or run.id for run in runs] + list(store.jobs)
+    names = [run.name or run.id for run in runs] + list(store.jobs)
     raise UsageError(
         f"There is no run or job {name!r}.",
-        f"There is: {', '.join(dict.fromkeys(known)) or 'none'}.",
+        f"There is: {', '.join(dict.fromkeys(names)) or 'none'}.",
     )

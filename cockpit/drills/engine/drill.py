@@ -294,7 +294,7 @@ class Experiment:
                 async with asyncio.timeout(limit_s):
                     if answered:
                         entry = self._effective(entry, injection.took_effect)
-                    text = await undo.take_all_back(self._context.backend, self._journal, entry)
+                    text = await undo.undo_effects(self._context.backend, self._journal, entry)
                     self._log.note(*text)
             except TimeoutError:
                 left.append(f"undoing {entry.fault} took more than {in_seconds(limit_s)}")

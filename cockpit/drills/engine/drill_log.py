@@ -153,9 +153,9 @@ class DrillLog:
     def _hit(self, store: Store) -> list[Drill]:
         """The injected faults; for a fault that kills repeatedly, each of its kills."""
         ours = {drill.id: drill for drill in store.drills if drill.id.startswith(f"{self.id}.")}
-        known = {drill.id: drill for drill in self.drills} | ours
-        several = {drill_id.rpartition(".")[0] for drill_id in known}
-        return [drill for drill_id, drill in known.items() if drill_id not in several]
+        by_id = {drill.id: drill for drill in self.drills} | ours
+        several = {drill_id.rpartition(".")[0] for drill_id in by_id}
+        return [drill for drill_id, drill in by_id.items() if drill_id not in several]
 
     def _reading(self, drill_id: str) -> Reading:
         """Its own, or that of the drill which it is a part of."""
@@ -206,4 +206,4 @@ def _missed(plan: DrillPlan, one: Recovery) -> str:
 def _is_slower(one: Recovery) -> bool:
     """Whether the run trains, and no other reason explains that its throughput did not recover."""
     trains = bool(one.drill.run_id) and (one.recovered or one.interrupted is False)
-    return trains and not one.unseen and one.reached(Milestone.THROUGHPUT_BACK) is None
+    return trains and not one.missing_data and one.reached(Milestone.THROUGHPUT_BACK) is None

@@ -83,7 +83,7 @@ async def undo_entries(
                 holder = lease.holder_of(entry.record_id, os.getpid())
                 await lease.acquire(backend, holder, on_wait, timing)
             try:
-                lines = tuple(await undo.take_all_back(backend, journal, entry))
+                lines = tuple(await undo.undo_effects(backend, journal, entry))
             finally:
                 # A process that has ended would have released it.
                 await backend.release(holder)

@@ -21,7 +21,7 @@ LATE_S = 3.0
 """A request that was cut off may still be carried out within this: it is undone again after it."""
 
 
-async def take_back(backend: Backend, undo: Undo, *, answered: bool = True) -> str:
+async def undo_effect(backend: Backend, undo: Undo, *, answered: bool = True) -> str:
     """Undo one effect, and return a line that describes it. Raises CockpitError if it persists.
 
     Without `answered` the fault may still begin, on a connection that was lost: a script in a pod
@@ -35,7 +35,7 @@ async def take_back(backend: Backend, undo: Undo, *, answered: bool = True) -> s
     return await _by_api(backend, undo)
 
 
-async def take_all_back(backend: Backend, journal: Journal, entry: Entry) -> list[str]:
+async def undo_effects(backend: Backend, journal: Journal, entry: Entry) -> list[str]:
     """Undo all effects of a drill, the newest first; return a line for each.
 
     Raises the first error after all of them were tried. Undone effects are removed from the
@@ -45,7 +45,7 @@ async def take_all_back(backend: Backend, journal: Journal, entry: Entry) -> lis
     failed: CockpitError | None = None
     for undo in reversed(entry.undo):
         try:
-            done.append(await take_back(backend, undo, answered=entry.answered))
+            done.append(await undo_effect(backend, undo, answered=entry.answered))
         except CockpitError as error:
             done.append(f"NOT undone: {undo.text}: {one_line(error.what)}")
             failed = failed or error

@@ -52,10 +52,10 @@ def perhaps(name: str, names: Iterable[str]) -> str:
     A typo of one or two letters matches one name; a part of a name (`kill`, `network`) may match
     several.
     """
-    known = tuple(names)
-    near = get_close_matches(name, known, n=1, cutoff=SLIP)
-    near = near or [one for one in known if name and name in one][:3]
-    near = near or get_close_matches(name, known, n=3)
+    all_names = tuple(names)
+    near = get_close_matches(name, all_names, n=1, cutoff=SLIP)
+    near = near or [one for one in all_names if name and name in one][:3]
+    near = near or get_close_matches(name, all_names, n=3)
     return f": did you mean {' or '.join(near)}?" if near else "."
 
 

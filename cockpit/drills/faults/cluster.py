@@ -117,9 +117,9 @@ async def evict(context: DrillContext, victims: Victims, order: Order) -> Prepar
     unknown = [pod.name for pod in victims.pods if not pod.host]
     if cordons and unknown:
         raise CockpitError(f"Pod {unknown[0]} is on no node yet.")
-    known = await context.ask(lambda store: dict(store.kubernetes_nodes))
-    cordoned = {name for name, node in known.items() if node.cordoned}
-    uids = {name: node.uid for name, node in known.items()}
+    nodes = await context.ask(lambda store: dict(store.kubernetes_nodes))
+    cordoned = {name for name, node in nodes.items() if node.cordoned}
+    uids = {name: node.uid for name, node in nodes.items()}
     fresh = tuple(host for host in hosts if host not in cordoned) if cordons else ()
 
     async def apply() -> None:

@@ -242,16 +242,16 @@ def injected(drill_id: str, fault: Fault, victims: Victims, at_s: float, p: Prep
 
 def parameter_values(kind: Fault, given: Mapping[str, str]) -> dict[str, Value]:
     """All parameters of the kind. Raises UsageError for an unknown name or an invalid value."""
-    known = {parameter.name: parameter for parameter in kind.parameters}
+    by_name = {parameter.name: parameter for parameter in kind.parameters}
     for name in given:
-        if name not in known:
+        if name not in by_name:
             raise UsageError(
                 f"Fault {kind.name} has no parameter {one_line(name)!r}.",
-                f"It has: {', '.join(known) or 'none'}.",
+                f"It has: {', '.join(by_name) or 'none'}.",
             )
     return {
         name: _value(kind, parameter, given[name]) if name in given else parameter.default
-        for name, parameter in known.items()
+        for name, parameter in by_name.items()
     }
 
 

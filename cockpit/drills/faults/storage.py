@@ -53,12 +53,12 @@ async def full(context: DrillContext, victims: Victims, order: Order) -> Prepare
     if not victims.ranks:
         raise CockpitError(f"No rank of a run is on pod {victims.name}.")
     name = _name(order)
-    known: dict[str, list[str]] = {}
+    pids_by_pod: dict[str, list[str]] = {}
     for pod in victims.pods:
         pids = [str(rank.pid) for rank in victims.ranks if rank.pod == pod.name]
         if pids:
             text = await pod_script.run(context.backend, pod.name, "filelimit", "check", *pids)
-            known[pod.name] = text.split()
+            pids_by_pod[pod.name] = text.split()
     ranks = ", ".join(str(rank.rank) for rank in victims.ranks)
     on = ("filelimit", "on", name, str(most), f"{for_s:g}")
     off = ("filelimit", "off", name)
@@ -66,10 +66,10 @@ async def full(context: DrillContext, victims: Victims, order: Order) -> Prepare
         context,
         order,
         (f"Rank {ranks}: no file grows beyond {most:,} bytes for {in_seconds(for_s)}.",),
-        ((pod, *on, *processes) for pod, processes in known.items()),
+        ((pod, *on, *processes) for pod, processes in pids_by_pod.items()),
         (
             pod_script.undo(f"let the ranks in pod {pod} write again", pod, *off, *processes)
-            for pod, processes in known.items()
+            for pod, processes in pids_by_pod.items()
         ),
         for_s,
     )

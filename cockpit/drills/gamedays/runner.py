@@ -49,12 +49,12 @@ GOES_ON = (Verdict.PASSED, Verdict.FAILED, Verdict.REFUSED)
 """After any other end of a drill the state of the cluster is unknown."""
 
 
-class Hands(Protocol):
+class GameDayActions(Protocol):
     """Changes the cluster: `cockpit.actions.cluster.ClusterActions` implements it."""
 
     async def submit(self, spec: LaunchSpec) -> Job: ...
 
-    async def stay(
+    async def submit_and_resubmit(
         self,
         spec: LaunchSpec,
         times: int,
@@ -81,7 +81,7 @@ class GameDayRun:
         self,
         context: DrillContext,
         day: GameDay,
-        hands: Hands,
+        actions: GameDayActions,
         prober: Prober,
         log: Callable[[str], None] = lambda line: None,
     ) -> None:
@@ -89,9 +89,9 @@ class GameDayRun:
         self.day = day
         self.experiment: Experiment | None = None
         """The running drill, or the one before."""
-        self._context, self._hands, self._prober, self._log = (
+        self._context, self._actions, self._prober, self._log = (
             context,
-            hands,
+            actions,
             prober,
             log,
         )
@@ -182,12 +182,12 @@ class GameDayRun:
         backend = self._context.backend.ref.backend
         if step.optional and (why := missing(step, backend)):
             return None, why, None
-        self.experiment = self._hands.experiment(
+        self.experiment = self._actions.experiment(
             replace(step.plan, game_day=f"{self.day.name}/{self.id}")
         )
         if self._aborted:
             raise Aborted(self._aborted)
-        record = await self._hands.drill(self.experiment)
+        record = await self._actions.drill(self.experiment)
         return record.verdict is Verdict.PASSED, f"{record.verdict.value}: {record.why}", record
 
     async def _between(self, step: Step) -> str:
@@ -218,7 +218,7 @@ class GameDayRun:
             await asyncio.sleep(LOOK_S)
 
     async def _scale(self, step: Scale) -> str:
-        done = await self._hands.scale(ScaleRequest(step.group, step.to, uid=self._uid))
+        done = await self._actions.scale(ScaleRequest(step.group, step.to, uid=self._uid))
 
         def there(store: Store) -> bool:
             group = store.groups.get(step.group)
@@ -232,7 +232,7 @@ class GameDayRun:
         if going and not step.always:
             return f"run {going.name} continues: nothing was launched"
         spec = submission.bundled_spec(step.job, step.settings)
-        job_id = (await self._hands.submit(spec)).id
+        job_id = (await self._actions.submit(spec)).id
         self._launched.append(job_id)
         if step.resubmit:
             self._staying.append(asyncio.create_task(self._stay(spec, step.resubmit)))
@@ -252,7 +252,7 @@ class GameDayRun:
         def on_submit(job_id: str) -> None:
             self._launched[at] = job_id
 
-        return await self._hands.stay(spec, times, self._log, on_submit)
+        return await self._actions.submit_and_resubmit(spec, times, self._log, on_submit)
 
     async def _until(self, come: Callable[[Store], bool], within_s: float, missing: str) -> None:
         deadline_s = time.monotonic() + within_s
@@ -277,7 +277,7 @@ class GameDayRun:
                 # A job that was just resubmitted may not be listed yet.
                 if wait and await self._context.ask(partial(over, unknown=False)):
                     continue
-                await self._hands.stop_job(job_id)
+                await self._actions.stop_job(job_id)
                 if wait:
                     await self._until(over, STOP_S, f"job {job_id} still runs")
             except CockpitError as error:

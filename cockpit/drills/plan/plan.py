@@ -167,8 +167,8 @@ def require_within(
         lost += max(len(units), sum(_unit(p) in units for p in living))
         count, size = len(units), len({_unit(p) for p in living})
         if with_missing:
-            known = store.groups.get(group)
-            size = max(size, known.desired // known.hosts if known is not None else 0)
+            found = store.groups.get(group)
+            size = max(size, found.desired // found.hosts if found is not None else 0)
             down = {_unit(p) for p in living if not p.ready} | units
             count = size - len({_unit(p) for p in living} - down)
         allowed = limit.of_group(size)

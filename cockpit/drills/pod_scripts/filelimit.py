@@ -61,19 +61,19 @@ def change(process: Process, name: str, most: int | None) -> None:
         return
     soft, hard = limits(process)
     if path.exists():
-        held = json.loads(path.read_text())
+        saved = json.loads(path.read_text())
     elif most is None:
         return
     else:
-        held = {"soft": soft, "faults": {}}
-    held["faults"].pop(name, None)
+        saved = {"soft": soft, "faults": {}}
+    saved["faults"].pop(name, None)
     if most is not None:
-        held["faults"][name] = most
-    if held["faults"]:
-        write_atomically(path, json.dumps(held))
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (min(held["faults"].values()), hard))
+        saved["faults"][name] = most
+    if saved["faults"]:
+        write_atomically(path, json.dumps(saved))
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (min(saved["faults"].values()), hard))
     else:
-        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (held["soft"], hard))
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (saved["soft"], hard))
         path.unlink()
 
 
@@ -122,8 +122,8 @@ def main() -> None:
         on(rest[0], int(rest[1]), float(rest[2]), [parsed(text) for text in rest[3:]])
     else:
         never = rest[-1] == "refuse"
-        known = rest[1:-1] if never else rest[1:]
-        off(rest[0], [parsed(text) for text in known], never)
+        processes = rest[1:-1] if never else rest[1:]
+        off(rest[0], [parsed(text) for text in processes], never)
 
 
 sys.exit(ended(main))

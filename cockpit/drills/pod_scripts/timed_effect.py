@@ -120,14 +120,14 @@ def release(key: str, refuse: bool = False) -> str:
             publish(path, {})
             return "it may not begin any more"
     try:
-        held = json.loads(path.read_text())
+        state = json.loads(path.read_text())
     except FileNotFoundError:
         return "it had ended"
-    if not held:
+    if not state:
         if not refuse:
             path.unlink(missing_ok=True)
         return "it had not begun"
-    keeper = parsed(held["keeper"])
+    keeper = parsed(state["keeper"])
     if send(keeper, signal.SIGTERM):
         deadline = time.monotonic() + RELEASE_S
         while is_alive(keeper) and time.monotonic() < deadline:
@@ -135,9 +135,9 @@ def release(key: str, refuse: bool = False) -> str:
         send(keeper, signal.SIGKILL)
     if not path.exists():
         return "ended before its time"
-    for text in held["stopped"]:
+    for text in state["stopped"]:
         send(parsed(text), signal.SIGCONT)
-    for text, score in held["scores"]:
+    for text, score in state["scores"]:
         set_score(parsed(text), score)
     path.unlink()
     return "ended; its keeper had been killed"
@@ -174,12 +174,12 @@ def file(key: str) -> Path:
 
 
 def write(path: Path, stopped: Sequence[Process], scores: Scores) -> None:
-    held = {
+    state = {
         "keeper": str(living(os.getpid())),
         "stopped": [str(process) for process in stopped],
         "scores": [(str(process), score) for process, score in scores],
     }
-    publish(path, held)
+    publish(path, state)
 
 
 def publish(path: Path, record: Mapping[str, object]) -> None:

@@ -104,8 +104,8 @@ def loss_continuous(store: Store, spec: ProbeSpec, moment: Moment) -> Answer:
         run = _run(store, moment)
         if run is None:
             return None, "there is no run"
-        known = losses_known(run)
-        return known >= LEAST or None, f"{known} losses known, of {LEAST} at least"
+        count = losses_known(run)
+        return count >= LEAST or None, f"{count} losses known, of {LEAST} at least"
     found = recovery(store, drill, moment.readings.get(drill.id)).continuity
     if found is None:
         return None, "too few losses are known before and after"

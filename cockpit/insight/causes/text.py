@@ -30,11 +30,11 @@ def lines(cause: Cause) -> list[str]:
         ("pod", cause.pod),
         ("node", cause.node),
     ]
-    known = [f"{name} {value}" for name, value in facts if value]
+    shown = [f"{name} {value}" for name, value in facts if value]
     if cause.ranks:
-        known.insert(1, format.ranks(cause.ranks))
-    if known:
-        text.append(f"  {', '.join(known)}")
+        shown.insert(1, format.ranks(cause.ranks))
+    if shown:
+        text.append(f"  {', '.join(shown)}")
     if cause.quote:
         text.append(f"  {cause.quoted_from}: {cause.quote}")
     if cause.evidence:

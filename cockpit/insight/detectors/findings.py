@@ -72,8 +72,8 @@ def findings(
         found += _folded(
             _of_run(store, run, now_s, past, limits, last_updates), run, limits.fold_ranks
         )
-    known = [finding for finding in found if source_of(finding.kind) not in stale]
-    return sorted(known, key=lambda it: _ORDER[it.severity])
+    current = [finding for finding in found if source_of(finding.kind) not in stale]
+    return sorted(current, key=lambda it: _ORDER[it.severity])
 
 
 def _of_run(

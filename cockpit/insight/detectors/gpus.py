@@ -146,12 +146,12 @@ def unused(store: Store) -> int:
         for node in store.nodes.values()
         if node.alive
     )
-    held = sum(
+    assigned = sum(
         gpus_of(run)
         for run in store.runs.values()
         if run.attempt is not None and run.attempt.ended_s is None and not run.state.is_over
     )
-    return max(0, there - held)
+    return max(0, there - assigned)
 
 
 def _unused(store: Store, run: RunView) -> list[Finding]:

@@ -58,11 +58,11 @@ def growth_bytes_per_s(series: Series, since_s: float, least_bytes: float) -> fl
     if len(values) < FEWEST:
         return 0.0
     parts = blocks(times, values, BLOCKS)
-    whole, late = slope(parts), slope(parts[len(parts) // 2 :])
+    whole, second_half = slope(parts), slope(parts[len(parts) // 2 :])
     # It must not be one jump: nearly every block is above the one before.
     rises = sum(b > a for (_, a), (_, b) in pairwise(parts))
     steady = rises >= 0.75 * (len(parts) - 1)
-    return whole if whole > 0 and late >= 0.5 * whole and steady else 0.0
+    return whole if whole > 0 and second_half >= 0.5 * whole and steady else 0.0
 
 
 def find(store: Store, run: RunView, limits: Thresholds) -> list[Finding]:

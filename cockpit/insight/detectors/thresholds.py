@@ -122,14 +122,14 @@ class Thresholds(Struct, frozen=True):
 
 def parse(raw: Mapping[str, Any]) -> Thresholds:
     """Read the configuration's `[alerts]` table. Raises UsageError for unknown keys."""
-    known = Thresholds.__annotations__
+    types = Thresholds.__annotations__
     values: dict[str, Any] = {}
     for name, value in raw.items():
-        if name not in known:
-            raise _wrong(f"alerts.{name} is no setting.", f"There are: {', '.join(sorted(known))}.")
+        if name not in types:
+            raise _wrong(f"alerts.{name} is no setting.", f"There are: {', '.join(sorted(types))}.")
         if isinstance(value, bool) or not isinstance(value, int | float) or not _good(value):
             raise _wrong(f"alerts.{name} is not understood: {value!r}.", "It is a number >= 0.")
-        whole = known[name] == "int"
+        whole = types[name] == "int"
         if whole and value != int(value):
             raise _wrong(f"alerts.{name} is not understood: {value!r}.", "It is a whole number.")
         values[name] = int(value) if whole else float(value)

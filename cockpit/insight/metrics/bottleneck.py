@@ -92,7 +92,7 @@ def shares(run: RunView, window_s: float = WINDOW_S) -> Shares | None:
         for name in ("data_wait_s", "comm_s", *_WORK)
         if name in run.curves
     }
-    parts = {name: known for name, known in parts.items() if known}
+    parts = {name: share for name, share in parts.items() if share}
     save = _checkpoint_share(run, since, newest)
     if save is None and not parts.keys() & {"data_wait_s", "comm_s"}:
         return None

@@ -38,7 +38,7 @@ class Eta(Struct, frozen=True):
     target: float
     unit: str
     """`steps` or `epochs`."""
-    said_by: str
+    set_by: str
     """The source of the target, as short text."""
     at_s: float
     """The time of the newest sample."""

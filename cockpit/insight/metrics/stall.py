@@ -154,5 +154,5 @@ def _blocked_s(run: RunView, at_s: float) -> float:
     """Return how long the step at `at_s` was blocked on a checkpoint: that is not a stall."""
     series = run.curves["checkpoint_s"]
     at = bisect_left(series.times, at_s)
-    known = at < len(series) and series.times[at] == at_s and math.isfinite(series.values[at])
-    return max(0.0, series.values[at]) if known else 0.0
+    is_recorded = at < len(series) and series.times[at] == at_s and math.isfinite(series.values[at])
+    return max(0.0, series.values[at]) if is_recorded else 0.0

@@ -128,8 +128,8 @@ def first_step_s(run: RunView, attempt: AttemptView) -> float | None:
     The stream reports it as the phase `running` of the first rank.
     """
     reported = [at_s for at_s, number, phase in run.phases if (number, phase) == _runs(attempt)]
-    known = (min(reported, default=None), attempt.first_step_s)
-    return min((at_s for at_s in known if at_s is not None), default=attempt.reported_s)
+    moments = (min(reported, default=None), attempt.first_step_s)
+    return min((at_s for at_s in moments if at_s is not None), default=attempt.reported_s)
 
 
 def _runs(attempt: AttemptView) -> tuple[int, Phase]:

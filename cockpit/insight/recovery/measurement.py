@@ -30,7 +30,7 @@ from cockpit.insight.recovery.fault_impact import (
 )
 from cockpit.insight.recovery.loss_continuity import continuity
 from cockpit.insight.recovery.milestones import last_step_before, of_pods, of_run, on_one_clock
-from cockpit.insight.recovery.missing_data import blind, cut_short, gaps
+from cockpit.insight.recovery.missing_data import cut_short, gaps, unreported
 from cockpit.insight.recovery.pace import Pace, pace_before, step_at
 from cockpit.insight.recovery.replacement_pods import ReplacementPods, pods_back
 from cockpit.model.drill import Continuity, Drill, Instant, Milestone, Recovery
@@ -114,7 +114,7 @@ def recovery(store: Store, drill: Drill, before: Reading | None = None) -> Recov
             pod_gone_s=_pod_ended_s(store, drill, pods),
             pod_ready_s=_pod_ready_s(store, drill, pods, instants),
             instants=instants,
-            unseen=(*gaps(store, drill, instants), *notes),
+            missing_data=(*gaps(store, drill, instants), *notes),
         )
     pace = pace_before(run, drill.injected_s, before.samples_per_s if before else None)
     number = hit_attempt(run, drill)
@@ -150,9 +150,9 @@ def recovery(store: Store, drill: Drill, before: Reading | None = None) -> Recov
         budget="+".join(dict.fromkeys(budget for budget in ended if budget)),
         ranks_before=len(hit.placements) or None if hit is not None else None,
         ranks_after=len(new.placements) or None if new is not None else None,
-        unseen=(
+        missing_data=(
             *gaps(store, drill, instants),
-            *blind(run, pace, impact),
+            *unreported(run, pace, impact),
             *notes,
             *cut_short(store, drill, instants),
         ),

@@ -71,10 +71,10 @@ def of_run(
     interrupted = impact.interrupted is True
     ended_s = hit.ended_s if hit is not None and interrupted else None
     if ended_s is not None:
-        found[M.ATTEMPT_ENDED] = Seen(ended_s, teller(run))
+        found[M.ATTEMPT_ENDED] = Seen(ended_s, run_source(run))
     noticed = [Seen(t.began_s, _of(t, run)) for t in impact.troubles if t.source in _RAY]
     if ended_s is not None:
-        noticed.append(Seen(ended_s, teller(run)))
+        noticed.append(Seen(ended_s, run_source(run)))
     if noticed:
         found[M.DETECTED] = min(noticed, key=lambda seen: seen.at_s)
     signs = [Seen(t.began_s, _of(t, run)) for t in impact.troubles] + noticed
@@ -92,7 +92,7 @@ def of_run(
     return found
 
 
-def teller(run: RunView) -> str:
+def run_source(run: RunView) -> str:
     """The source of the run's states and attempts."""
     return CONTROLLER if run.phases or run.samples_seen or run.reported_s else "train"
 
@@ -132,7 +132,7 @@ _RAY = (CONTROLLER, "ray")
 
 
 def _of(trouble: Trouble, run: RunView) -> str:
-    return teller(run) if trouble.source == CONTROLLER else trouble.source
+    return run_source(run) if trouble.source == CONTROLLER else trouble.source
 
 
 def _stopped(impact: FaultImpact, pace: Pace) -> Seen | None:
@@ -151,7 +151,7 @@ def _of_new(
 ) -> dict[Milestone, Seen]:
     found: dict[Milestone, Seen] = {}
     if new.started_s is not None:
-        found[M.WORKERS_STARTED] = Seen(new.started_s, teller(run))
+        found[M.WORKERS_STARTED] = Seen(new.started_s, run_source(run))
     if (at_s := _phase_ended_s(run, new, Phase.PROCESS_GROUP)) is not None:
         found[M.PROCESS_GROUP] = Seen(at_s, CONTROLLER)
     if (at_s := _phase_ended_s(run, new, Phase.RESTORE)) is not None:

@@ -39,7 +39,7 @@ def gaps(store: Store, drill: Drill, instants: tuple[Instant, ...]) -> list[str]
     return lines
 
 
-def blind(run: RunView, pace: Pace, way: FaultImpact) -> list[str]:
+def unreported(run: RunView, pace: Pace, way: FaultImpact) -> list[str]:
     """Facts that the run does not report."""
     if way.hit is None:
         return []

@@ -47,14 +47,14 @@ def pods_back(store: Store, drill: Drill) -> ReplacementPods:
             new.append(other)
             ready.append(other.ready_s(other.seen_s))
     missing = len(removed) - len(new)
-    known = [at_s for at_s in ready if at_s is not None]
-    whole = bool(ready) and len(known) == len(ready) and not missing
+    ready_times = [at_s for at_s in ready if at_s is not None]
+    whole = bool(ready) and len(ready_times) == len(ready) and not missing
     return ReplacementPods(
         hit=hit,
         removed_s=min((pod.removed_s for pod in hit if pod.removed_s is not None), default=None),
         replaced_s=max(pod.seen_s for pod in new) if new and not missing else None,
-        ready_s=max(known) if whole else None,
-        waits=bool(missing) or len(known) < len(ready),
+        ready_s=max(ready_times) if whole else None,
+        waits=bool(missing) or len(ready_times) < len(ready),
     )
 
 

@@ -68,8 +68,8 @@ class Library:
         read = {}
         for path in self._paths():
             stamp = _stamp(path)
-            known = self._read.get(path)
-            row = known[1] if known is not None and known[0] == stamp else _recorded(path)
+            cached = self._read.get(path)
+            row = cached[1] if cached is not None and cached[0] == stamp else _recorded(path)
             read[path] = stamp, row
         self._read = read
         found = [replace(row, recording=is_held(row.path)) for _, row in read.values()]

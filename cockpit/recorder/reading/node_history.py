@@ -31,9 +31,9 @@ class NodeHistory:
             read = {}
             for row in self._library.list()[:MOST_RUNS]:
                 stamp = row.end_s, row.size_bytes
-                known = self._read.get(row.path)
-                if known is not None and known[0] == stamp:
-                    read[row.path] = known
+                cached = self._read.get(row.path)
+                if cached is not None and cached[0] == stamp:
+                    read[row.path] = cached
                 elif not row.trouble and (found := _incidents(row)) is not None:
                     read[row.path] = stamp, found
             self._read = read

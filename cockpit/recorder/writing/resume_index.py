@@ -43,10 +43,10 @@ class ResumeIndex(Struct):
 
     @classmethod
     def of(cls, db: sqlite3.Connection, until_s: float) -> ResumeIndex:
-        known = cls(until_s)
+        index = cls(until_s)
         if math.isfinite(until_s):
             found = "SELECT body FROM batches WHERE to_s >= ?"
-            known._lines = set(map(_without_moment, _read(db, found, until_s - OVERLAP_S)))
+            index._lines = set(map(_without_moment, _read(db, found, until_s - OVERLAP_S)))
         ends: dict[str, list[str]] = {}
         for line in _read(db, "SELECT body FROM batches ORDER BY id DESC LIMIT ?", LOG_BATCHES):
             if line.startswith('["LogLines"'):
@@ -58,8 +58,8 @@ class ResumeIndex(Struct):
             events = [decoded[1] for decoded in map(decode, lines) if decoded is not None]
             events.sort(key=lambda event: event.at_s)
             last = [line for event in events if isinstance(event, LogLines) for line in event.lines]
-            known._log_ends[stream] = tuple(last[-LAST_LINES:])
-        return known
+            index._log_ends[stream] = tuple(last[-LAST_LINES:])
+        return index
 
     def has(self, when_s: float, line: str) -> bool:
         """Whether the file has this line of the stream."""

@@ -60,8 +60,8 @@ class Past:
         """Whether `event` ends it, or it has taken too long or too much. `now_s`: monotonic."""
         if isinstance(event, SourceHealth) and event.source == STREAM and event.ok:
             return True
-        late = self._begun_s is not None and now_s - self._begun_s >= PAST_TIMEOUT_S
-        return late or self._weight > PAST_WEIGHT
+        timed_out = self._begun_s is not None and now_s - self._begun_s >= PAST_TIMEOUT_S
+        return timed_out or self._weight > PAST_WEIGHT
 
     def ended(self) -> dict[str, float]:
         """The runs that are over, each with its end in Unix seconds."""
@@ -225,8 +225,8 @@ class RunRecorders:
         self._ended.pop(run_id, None)
         now_s = self._clock()
         recorder = self._recorders[run_id] = self._new(run_id)
-        for known in self._snapshot.events():
-            recorder.take(known, when_s=now_s)
+        for state in self._snapshot.events():
+            recorder.take(state, when_s=now_s)
         now = self._monotonic()
         if self._pruned_s is None or now - self._pruned_s >= PRUNE_EVERY_S:
             self._pruned_s = now

@@ -185,8 +185,8 @@ def checkpoints(run: RunView) -> Section:
 
 def _median(rows: Sequence[tuple[Value, ...]], column: int) -> float | None:
     reported = [row[column] for row in rows]
-    known = [float(value) for value in reported if isinstance(value, (int, float))]
-    return median(known) if known else None
+    numbers = [float(value) for value in reported if isinstance(value, (int, float))]
+    return median(numbers) if numbers else None
 
 
 def _checkpoint(at_s: float, checkpoint: Checkpoint, since_s: float | None) -> tuple[Value, ...]:

@@ -26,8 +26,8 @@ def _experiment(experiment: Experiment) -> Table:
     metric, sign = experiment.metric, -1.0 if experiment.mode == "max" else 1.0
 
     def order(value: float | None) -> float:
-        known = value is not None and math.isfinite(value)
-        return sign * value if known and value is not None else math.inf
+        is_finite = value is not None and math.isfinite(value)
+        return sign * value if is_finite and value is not None else math.inf
 
     found = sorted(experiment.trials.values(), key=lambda t: (order(t.metrics.get(metric)), t.id))
     rows: tuple[tuple[Value, ...], ...] = tuple(

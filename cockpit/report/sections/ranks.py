@@ -78,8 +78,8 @@ def outliers(
     for column in COLUMNS:
         if column.name in NEWEST:
             continue
-        known = {n: values[column.name] for n, values in seen.items() if column.name in values}
-        for number, score in _robust(known).items():
+        numbers = {n: values[column.name] for n, values in seen.items() if column.name in values}
+        for number, score in _robust(numbers).items():
             if abs(score) >= SCORE_FROM:
                 side = "high" if score > 0 else "low"
                 found.append((abs(score), number, f"{column.title} is {side}"))
@@ -92,9 +92,9 @@ def outliers(
     return why
 
 
-def _robust(known: Mapping[int, float]) -> dict[int, float]:
+def _robust(numbers: Mapping[int, float]) -> dict[int, float]:
     """Robust z of each finite value."""
-    finite = {number: value for number, value in known.items() if math.isfinite(value)}
+    finite = {number: value for number, value in numbers.items() if math.isfinite(value)}
     if len(finite) < 4:
         return {}
     middle = median(finite.values())

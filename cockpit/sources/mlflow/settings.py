@@ -42,7 +42,7 @@ class MlflowSettings:
     cert_file: str = ""
     """The client's certificate, with its key."""
     verify: bool = True
-    said_by: str = ""
+    set_by: str = ""
     """`configuration` or `environment`."""
     why_not: str = ""
     """With an empty url, where more is known than that none is configured."""
@@ -55,14 +55,14 @@ def parse(raw: Mapping[str, Any], environ: Mapping[str, str]) -> MlflowSettings:
     for invalid values, and for a file or variable that does not exist.
     """
     table = Table("mlflow", raw, _KEYS, environ)
-    uri, said_by = table.text("uri"), "configuration"
+    uri, set_by = table.text("uri"), "configuration"
     if not uri and (uri := environ.get(URI_VARIABLE, "")):
-        said_by = "environment"
+        set_by = "environment"
     kind = uri.partition("://")[0] if "://" in uri else ""
     if uri and kind not in ("http", "https"):
         what = kind or uri.partition(":")[0]
         why_not = f"MLflow is read over HTTP, and {what} is not: start mlflow server on it"
-        return MlflowSettings("", said_by=said_by, why_not=why_not)
+        return MlflowSettings("", set_by=set_by, why_not=why_not)
     address = table.address(uri, "http://mlflow.example:5000")
     verify = not boolean_variable(environ, "MLFLOW_TRACKING_INSECURE_TLS")
     return MlflowSettings(
@@ -78,5 +78,5 @@ def parse(raw: Mapping[str, Any], environ: Mapping[str, str]) -> MlflowSettings:
         ca_file=table.path("ca_file") or environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH", ""),
         cert_file=table.path("cert_file") or environ.get("MLFLOW_TRACKING_CLIENT_CERT_PATH", ""),
         verify=table.flag("verify", verify),
-        said_by=said_by if address.url else "",
+        set_by=set_by if address.url else "",
     )

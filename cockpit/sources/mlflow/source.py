@@ -106,8 +106,8 @@ class MlflowSource(PollingSource):
         """Listed again from time to time while it runs, and once when it is over."""
         now_s = self._monotonic()
         listed_s, status, names = self._artifacts.get(run.id, (now_s, "", ()))
-        late = run.status == "RUNNING" and now_s - listed_s >= ARTIFACTS_S
-        if status != run.status or late:
+        is_due = run.status == "RUNNING" and now_s - listed_s >= ARTIFACTS_S
+        if status != run.status or is_due:
             try:
                 names = await self._client.artifacts(run.id)
             except AnswerError as error:  # its store may be deleted, or closed to this server
@@ -139,12 +139,12 @@ def belongs(found: Found, runs: Sequence[RunRef]) -> str | None:
 
 def _by_time(at_s: float | None, runs: Sequence[RunRef]) -> str | None:
     """The last run that had begun and not ended by then, else the next one to begin."""
-    known = [(run.started_s, run) for run in runs if run.started_s]
-    if at_s is None or not known:
+    started = [(run.started_s, run) for run in runs if run.started_s]
+    if at_s is None or not started:
         return None
-    begun = [(start_s, run) for start_s, run in known if start_s <= at_s]
+    begun = [(start_s, run) for start_s, run in started if start_s <= at_s]
     going = [one for one in begun if one[1].ended_s is None or at_s <= one[1].ended_s]
     if going:
         return max(going, key=lambda one: one[0])[1].id
-    soon = [(start_s, run) for start_s, run in known if at_s < start_s <= at_s + EARLY_S]
+    soon = [(start_s, run) for start_s, run in started if at_s < start_s <= at_s + EARLY_S]
     return min(soon, key=lambda one: one[0])[1].id if soon else None

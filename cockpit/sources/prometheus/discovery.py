@@ -52,7 +52,7 @@ def finder(
         if not (host := _host(await route_of())):
             return replace(settings, why_not=UNKNOWN)
         guess = PrometheusSettings(
-            f"http://{host}:{port}", selector=settings.selector, said_by="dashboard"
+            f"http://{host}:{port}", selector=settings.selector, set_by="dashboard"
         )
         try:
             await Prometheus(guess, timeout_s=GUESS_TIMEOUT_S).now_s()

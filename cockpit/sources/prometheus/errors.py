@@ -18,14 +18,14 @@ def credentials(settings: PrometheusSettings) -> tuple[str, ...]:
     return (settings.token, settings.password, *settings.headers.values())
 
 
-def refused(where: str, status: int, body: bytes, known: Iterable[str] = ()) -> CockpitError:
+def refused(where: str, status: int, body: bytes, secrets: Iterable[str] = ()) -> CockpitError:
     """The error for an answer that is not a success. `body` is Prometheus's JSON or a page.
 
-    `known`: credentials that it must not quote.
+    `secrets`: credentials that it must not quote.
     """
     why = f"HTTP {status}"
     with suppress(ValueError, TypeError, KeyError):
-        why += f": {one_line(without_credentials(str(loads(body)['error']), known))}"
+        why += f": {one_line(without_credentials(str(loads(body)['error']), secrets))}"
     if status == 401:
         todo = "give a token or a password under [prometheus] in the configuration"
         return NotAllowedError(f"{where} wants credentials", why, todo)

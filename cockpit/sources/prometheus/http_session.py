@@ -86,8 +86,8 @@ class BoundedSession(requests.Session):
                 status=response.status_code,
             )
         if not response.ok:
-            known = credentials(self._settings)
-            raise refused(where, response.status_code, bytes(whole), known)
+            secrets = credentials(self._settings)
+            raise refused(where, response.status_code, bytes(whole), secrets)
         content = bytes(whole)
         try:
             check(content)

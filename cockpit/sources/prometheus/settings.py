@@ -47,7 +47,7 @@ class PrometheusSettings:
     verify: bool = True
     selector: str = ""
     """Label matchers that every query is narrowed by: `cluster="prod"`."""
-    said_by: str = ""
+    set_by: str = ""
     """`configuration`, `environment` or `dashboard`."""
     why_not: str = ""
     """With an empty url: the reason, if it is not just that none is configured."""
@@ -60,10 +60,10 @@ def parse(raw: Mapping[str, Any], environ: Mapping[str, str]) -> PrometheusSetti
     invalid values, and for a file or variable that does not exist.
     """
     table = Table("prometheus", raw, _KEYS, environ)
-    said_by = "configuration"
+    set_by = "configuration"
     url, headers = table.text("url"), table.texts_by_name("headers")
     if not url and (url := environ.get(HOST_VARIABLE, "")):
-        said_by = "environment"
+        set_by = "environment"
         headers = {**_ray_headers(environ.get(HEADERS_VARIABLE, "")), **headers}
     headers = {
         name: sendable(value, f"the header {name} for [prometheus]")
@@ -84,7 +84,7 @@ def parse(raw: Mapping[str, Any], environ: Mapping[str, str]) -> PrometheusSetti
         key_file=table.path("key_file"),
         verify=table.flag("verify", True),
         selector=selector,
-        said_by=said_by if address.url else "",
+        set_by=set_by if address.url else "",
     )
 
 

@@ -128,8 +128,8 @@ class Http:
             raise _implausible(self._route, path, str(error)) from error
         except ValueError as error:
             base = self._route.base_url if self._route else ""
-            known = self._route.headers.values() if self._route else ()
-            text = without_credentials(answer[:1000].decode(errors="replace"), known)
+            sent = self._route.headers.values() if self._route else ()
+            text = without_credentials(answer[:1000].decode(errors="replace"), sent)
             raise AnswerError(
                 f"{base}{path} did not answer as a Ray dashboard does",
                 one_line(text) or "the answer is empty",

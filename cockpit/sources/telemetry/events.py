@@ -38,13 +38,13 @@ def event_of(record: wire.Record) -> Event | None:
     at_s, body = record.t, record.body
     match body:
         case wire.Run():
-            known = body.state in RunState.__members__
+            is_known = body.state in RunState.__members__
             return RunSeen(
                 at_s=at_s,
                 source=SOURCE,
                 run_id=one_line(body.run),
                 name=one_line(body.name),
-                state=RunState(body.state) if known else RunState.UNKNOWN,
+                state=RunState(body.state) if is_known else RunState.UNKNOWN,
                 job_id=one_line(body.job),
                 submission_id=one_line(body.submission),
                 world_size=body.world_size,
@@ -153,11 +153,11 @@ def _spread(reported: wire.Spread) -> Spread:
 
 
 def _trial(reported: wire.Trial, experiment: str) -> Trial:
-    known = reported.status in TrialStatus.__members__
+    is_known = reported.status in TrialStatus.__members__
     return Trial(
         id=one_line(reported.id),
         experiment=one_line(experiment),
-        status=TrialStatus(reported.status) if known else TrialStatus.PENDING,
+        status=TrialStatus(reported.status) if is_known else TrialStatus.PENDING,
         config={one_line(name): one_line(value) for name, value in reported.config.items()},
         metrics={one_line(name): value for name, value in reported.metrics.items()},
         iteration=reported.iteration,

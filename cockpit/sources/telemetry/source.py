@@ -262,8 +262,8 @@ async def _all_read(streams: Sequence[Stream]) -> None:
             if not done and before == [stream.progress.seq for stream in streams]:
                 return
     finally:
-        for late in waits:
-            late.cancel()
+        for task in waits:
+            task.cancel()
 
 
 _OVER = {state.value for state in RunState if state.is_over}

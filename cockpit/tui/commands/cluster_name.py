@@ -21,8 +21,8 @@ def named(found: Sequence[ClusterRef], text: str, here: ClusterRef | None) -> Cl
         nearer = [ref for ref in near if ref.namespace == here.namespace]
         meant = nearer or near or meant
     if not meant:
-        known = ", ".join(short_names(found)) or "none yet"
-        raise UsageError(f"There is no cluster {text!r}.", f"Clusters: {known}.")
+        names = ", ".join(short_names(found)) or "none yet"
+        raise UsageError(f"There is no cluster {text!r}.", f"Clusters: {names}.")
     if len(meant) > 1:
         raise UsageError(
             f"{text!r} could be several clusters.",

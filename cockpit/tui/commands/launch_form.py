@@ -89,7 +89,7 @@ class LaunchForm(Struct):
             shown += lines if is_open else []
         return shown
 
-    def likeliest(self, text: str) -> str:
+    def best_match(self, text: str) -> str:
         """The best match; "" if no setting contains the terms."""
         shown = [line.setting.name for line in self.lines(text) if isinstance(line, Line)]
         return min(shown, key=lambda name: _unlike(text, name), default="")

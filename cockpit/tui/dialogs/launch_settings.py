@@ -76,7 +76,7 @@ class SettingsList(OptionList):
         before = self.highlighted_option
         at = before.id or "" if before is not None else ""
         if message != self.search:
-            at = self.form.likeliest(message) if message else at
+            at = self.form.best_match(message) if message else at
             self.search = message
         lines = self.form.lines(message)
         texts = [(line.text, *line.setting.choices) for line in lines if isinstance(line, Line)]

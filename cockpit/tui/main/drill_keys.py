@@ -14,7 +14,7 @@ class Drilling(Viewing):
         if chosen is not None and chosen.kind == "day":
             self.cockpit.attempt(drills.typed(self.cockpit, [chosen.name]))
             return
-        fault, target = self._meant()
+        fault, target = self._selected_fault()
         self.cockpit.attempt(drills.choose(self.cockpit, fault, target))
 
     def action_abort(self) -> None:
@@ -31,7 +31,7 @@ class Drilling(Viewing):
         faults = [one.drill.fault for one in past.recoveries] if past is not None else []
         return next((fault for fault in faults if fault in NAMES), "")
 
-    def _meant(self) -> tuple[str, str]:
+    def _selected_fault(self) -> tuple[str, str]:
         """Return the selected fault and its target.
 
         The fault may be that of a selected earlier drill. The target is the selected rank or pod;

@@ -66,9 +66,9 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
 
     def keys_here(self, state: ViewState) -> tuple[keys.Key, ...]:
         """The footer's keys of this view."""
-        known = keys.keys_of(self.view_name, kubernetes=state.on_kubernetes)
+        of_view = keys.keys_of(self.view_name, kubernetes=state.on_kubernetes)
         view = self.views.get(self.shown)
-        return known if view is None else view.usable(known)
+        return of_view if view is None else view.usable(of_view)
 
     # -- moving between views
 

@@ -91,9 +91,9 @@ class View(Vertical):
         """The selected object."""
         return None
 
-    def usable(self, known: tuple[Key, ...]) -> tuple[Key, ...]:
+    def usable(self, keys: tuple[Key, ...]) -> tuple[Key, ...]:
         """Those of the view's keys that do something now."""
-        return known
+        return keys
 
     def back(self) -> bool:
         """Leave or close what is open in the view; whether there was something."""

@@ -104,8 +104,10 @@ def _call(context: KubeContext, plugin: Any) -> tuple[list[str], dict[str, str]]
         ) from error
     spec: dict[str, Any] = {"interactive": False}
     if wants_cluster:
-        known = {key: context.cluster[key] for key in _CLUSTER_INFO if key in context.cluster}
-        spec["cluster"] = {"server": context.server, **known}
+        cluster_info = {
+            key: context.cluster[key] for key in _CLUSTER_INFO if key in context.cluster
+        }
+        spec["cluster"] = {"server": context.server, **cluster_info}
     request = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
     return command, {**os.environ, **pairs, "KUBERNETES_EXEC_INFO": json.dumps(request)}
 

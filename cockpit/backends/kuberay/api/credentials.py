@@ -82,8 +82,8 @@ class Credentials:
     def without_credentials(self, text: str) -> str:
         """The message of a library or a server, without the credentials that were sent."""
         who, login = self.context.credential, self._login or Login()
-        known = (who.get("token"), who.get("password"), self._token, login.token)
-        return without_credentials(text, [str(value).strip() for value in known if value])
+        secrets = (who.get("token"), who.get("password"), self._token, login.token)
+        return without_credentials(text, [str(value).strip() for value in secrets if value])
 
     async def _headers(self) -> dict[str, str]:
         who = self.context.credential

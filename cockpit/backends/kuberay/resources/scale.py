@@ -133,10 +133,10 @@ def _replicas_of(
 ) -> dict[str, tuple[str, ...]]:
     """By replica, all pods that are removed with the named ones: a replica's hosts together."""
     require_removable(old.name, request.remove, pods, request.remove_uids)
-    known = {pod.name: pod for pod in pods}
+    by_name = {pod.name: pod for pod in pods}
     going: dict[str, tuple[str, ...]] = {}
     for name in request.remove:
-        replica = known[name].replica if old.hosts > 1 else ""
+        replica = by_name[name].replica if old.hosts > 1 else ""
         together = tuple(pod.name for pod in pods if replica and pod.replica == replica)
         going[replica or name] = together or (name,)
     return going

@@ -168,9 +168,9 @@ def entries(
 
     None for queues that may not be listed. `reported`: positions from Kueue's visibility API.
     """
-    known = [_placed(each, local_queues, cluster_queues) for each in workloads]
+    placed = [_placed(each, local_queues, cluster_queues) for each in workloads]
     in_order = sorted(
-        (each.entry for each in known if each.entry.state is QueueState.PENDING),
+        (each.entry for each in placed if each.entry.state is QueueState.PENDING),
         key=lambda entry: (-entry.priority, entry.created_s, entry.workload),
     )
     return tuple(
@@ -179,7 +179,7 @@ def entries(
             each.asked,
             cluster_queues,
         )
-        for each in known
+        for each in placed
     )
 
 

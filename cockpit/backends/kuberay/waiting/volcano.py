@@ -91,12 +91,12 @@ def entries(
     groups: Iterable[PodGroup], queues: Mapping[str, Queue] | None
 ) -> tuple[QueueEntry, ...]:
     """All PodGroups with their queue's state; None for queues that may not be listed."""
-    known = list(groups)
+    listed = list(groups)
     waiting = sorted(
-        (each.entry for each in known if each.entry.state is QueueState.PENDING),
+        (each.entry for each in listed if each.entry.state is QueueState.PENDING),
         key=lambda entry: (entry.created_s, entry.workload),
     )
-    return tuple(_entry(each, queues, waiting) for each in known)
+    return tuple(_entry(each, queues, waiting) for each in listed)
 
 
 def _entry(

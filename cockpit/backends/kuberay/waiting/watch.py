@@ -125,14 +125,14 @@ class QueueWatch:
         return found
 
     async def _follow(self, kind: Kind, version: str) -> None:
-        known = self._known[kind.name]
+        state = self._known[kind.name]
         path = kind.path(version, self._ref.namespace)
         async for update in Reflector(self._client, path, kind.parse).updates():
             match update:
                 case Snapshot(objects=objects, complete=True):
-                    known.objects, known.missing = objects, ""
+                    state.objects, state.missing = objects, ""
                 case Health(ok=False, error=NotAllowedError() as error):
-                    known.objects, known.missing = None, _right(error, f"{kind.name}.{kind.group}")
+                    state.objects, state.missing = None, _right(error, f"{kind.name}.{kind.group}")
                 case _:
                     continue
             self._changed.set()

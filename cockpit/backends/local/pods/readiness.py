@@ -80,8 +80,8 @@ class Probe:
             return
         self._misses = 0
         for pod in self._pods.started:
-            known = pod.pod.ip in nodes.alive
-            if known and not pod.pod.ready:
+            is_registered = pod.pod.ip in nodes.alive
+            if is_registered and not pod.pod.ready:
                 self._pods.register(pod)
                 self._wake()
             elif pod.pod.ready and pod.pod.ip in nodes.dead:

@@ -24,7 +24,7 @@ TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 SIOCSIFMTU, SIOCSIFTXQLEN, SIOCSIFFLAGS, IFF_UP = 0x8922, 0x8943, 0x8914, 0x1
 SOL_PACKET, PACKET_QDISC_BYPASS = 263, 20
 """linux/if_tun.h, linux/sockios.h, linux/if_packet.h."""
-HELD = 50_000
+MOST_DELAYED = 50_000
 """The maximum number of frames; further ones are dropped, as in a full queue."""
 MTU, QUEUED = 65_521, 10_000
 """Of the tap device: the most that it takes, and frames until they are read."""
@@ -68,27 +68,27 @@ def redirect(device: str, to: str) -> tuple[tuple[str, ...], ...]:
 def forward(taken: int, device: str, delay_s: float, goes_on: Callable[[], bool]) -> None:
     """Send each redirected frame `delay_s` after its arrival, and at the end the remaining ones."""
     own = bytes.fromhex(Path(f"/sys/class/net/{device}/address").read_text().replace(":", ""))
-    held: deque[tuple[float, bytes]] = deque()
+    delayed: deque[tuple[float, bytes]] = deque()
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as out:
         out.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
         out.bind((device, 0))
         check_s = 0.0
         while True:
             now_s = time.monotonic()
-            while held and held[0][0] <= now_s:
-                _send(out, held.popleft()[1])
+            while delayed and delayed[0][0] <= now_s:
+                _send(out, delayed.popleft()[1])
             if now_s >= check_s:
                 if not goes_on():
                     break
                 check_s = now_s + LOOK_S
-            until_s = min(check_s, held[0][0]) if held else check_s
+            until_s = min(check_s, delayed[0][0]) if delayed else check_s
             if not select.select([taken], [], [], max(0.0, until_s - now_s))[0]:
                 continue
             for frame in _frames(taken):
                 # Packets of the tap device itself, as of IPv6, are not to leave.
-                if frame[6:12] == own and len(held) < HELD:
-                    held.append((time.monotonic() + delay_s, frame))
-        for _, frame in held:
+                if frame[6:12] == own and len(delayed) < MOST_DELAYED:
+                    delayed.append((time.monotonic() + delay_s, frame))
+        for _, frame in delayed:
             _send(out, frame)
 
 

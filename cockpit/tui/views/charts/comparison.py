@@ -87,14 +87,14 @@ async def compare(app: AppBase, view: ChartsView) -> None:
     """Ask for the runs, read them in a thread, and pass them to the view."""
     store = app.store
     found = await asyncio.to_thread(choices, store, paths.state_dir())
-    known = {one.key: one for one in found}
-    before = {key: one for key, one in view.compared_by_key.items() if key in known}
+    by_key = {one.key: one for one in found}
+    before = {key: one for key, one in view.compared_by_key.items() if key in by_key}
     picked = await app.push_screen_wait(Comparing(found, list(before)))
     if picked is None:
         return
     made: dict[str, Compared] = {}
     for key in picked:
-        choice = known[key]
+        choice = by_key[key]
         if key in before:
             made[key] = before[key]
         elif choice.path is not None:

@@ -62,7 +62,7 @@ class RunChart(LineChart):
             self.set_marks(marks)
             self.set_curves(curves, now_s)
 
-    def stand_for(self, plot: Plot) -> None:
+    def set_plot(self, plot: Plot) -> None:
         """Draw another plot from now on."""
         if plot != self.plot:
             self.plot, self._shown = plot, None
@@ -114,7 +114,7 @@ def shown_for(
     for number, chart in enumerate(charts):
         chart.display = number < len(drawn)
         if chart.display:
-            chart.stand_for(drawn[number])
+            chart.set_plot(drawn[number])
             used.append(chart)
     return used
 

@@ -37,14 +37,14 @@ class StyledLines(FewLines):
 
 def about(kind: Fault, why: str) -> Content:
     """A fault: why it is unavailable, its requirements and its parameters."""
-    known = [
+    facts = [
         ("needs", ", ".join(kind.needs)),
         ("end", kind.ending),
         ("takes", parameters_text(kind.parameters)),
     ]
     pairs = [
         Content.assemble(Content.styled(f"{name} ", "$muted"), f"{text}   ")
-        for name, text in known
+        for name, text in facts
         if text
     ]
     head = Content.assemble(Content.styled(f"{kind.name}  ", "bold"), kind.summary)

@@ -194,9 +194,9 @@ class DrillsView(SortedView):
         days = day_rows(refused)
         every = [*(row for _, _, row in faults), *(row for _, row in days)]
         self.show_rows(every, "Faults and game days")
-        known = {row.key: about(fault, why) for fault, why, row in faults}
-        known |= {row.key: of_day(day, refused) for day, row in days}
-        text = known.get(table.cursor_key or "", Content())
+        details = {row.key: about(fault, why) for fault, why, row in faults}
+        details |= {row.key: of_day(day, refused) for day, row in days}
+        text = details.get(table.cursor_key or "", Content())
         if not text.is_same(self._about):
             self._about = text
             self.query_one("#about", Static).update(text)

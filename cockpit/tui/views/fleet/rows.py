@@ -112,8 +112,8 @@ def _context_row(context: str, source: SourceState, now_s: float) -> FleetRow:
         return _empty_row(context, "no RayCluster" if not source.absent else "no RayClusters here")
     why = one_line(source.error, 160) or "no answer"
     age = age_s(source.ok_s, now_s)
-    known = f"last update {format.age(age)} ago · " if age is not None else ""
-    return _blank(context, Cell("no answer", "bad"), Cell(f"{known}{why}", "warning"), "lost")
+    age_text = f"last update {format.age(age)} ago · " if age is not None else ""
+    return _blank(context, Cell("no answer", "bad"), Cell(f"{age_text}{why}", "warning"), "lost")
 
 
 def _empty_row(context: str, what: str) -> FleetRow:

@@ -91,10 +91,10 @@ class JobsView(SortedView):
         """No job while its row is hidden."""
         return None if self.has_class("-all") else super().target()
 
-    def usable(self, known: tuple[Key, ...]) -> tuple[Key, ...]:
+    def usable(self, keys: tuple[Key, ...]) -> tuple[Key, ...]:
         if not self.has_class("-all"):
-            return known
-        return tuple(key for key in known if key.everywhere or key.id == "filter")
+            return keys
+        return tuple(key for key in keys if key.everywhere or key.id == "filter")
 
     def back(self) -> bool:
         """From all logs to the jobs."""

@@ -33,10 +33,10 @@ def _piece(state: SourceState, now_s: float) -> Content:
     if state.absent:
         return Content.styled(f"  {state.name} {format.DASH}", "$muted 60%")
     age = age_s(state.ok_s, now_s)
-    late = age_s(max(state.ok_s or 0.0, state.retry_at_s or 0.0), now_s)
+    overdue_s = age_s(max(state.ok_s or 0.0, state.retry_at_s or 0.0), now_s)
     if not state.ok:
         text, style = "failed" if age is None else f"failed, {format.age(age)} old", "$bad"
-    elif late is None or late > STALE_AFTER_S:
+    elif overdue_s is None or overdue_s > STALE_AFTER_S:
         text, style = f"{format.age(age)} old", "$warning"
     else:
         text, style = format.age(age), "$good"

@@ -146,12 +146,12 @@ class RankScreen(DetailScreen):
         run = current_run(self.cockpit.store)
         rank = run.ranks.get(self.rank) if run else None
         if rank is not None:
-            known = {
+            details = {
                 "placement": rank.placement,
                 "sample": rank.sample,
                 "reported": rank.reported,
             }
-            self.app.push_screen(Reading(f"rank {self.rank}", yaml(known)))
+            self.app.push_screen(Reading(f"rank {self.rank}", yaml(details)))
 
     def action_stack(self) -> None:
         from cockpit.tui.views.ranks import stack

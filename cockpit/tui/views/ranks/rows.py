@@ -87,8 +87,10 @@ class RankRows:
     def distribution(self, field: Field) -> Distribution | None:
         run = self._run
         spread = run.spreads.get(field.attribute) if run is not None else None
-        known = [(line.rank.rank, value) for line, value in self.values(field) if value is not None]
-        return distribution(known, spread)
+        numbers = [
+            (line.rank.rank, value) for line, value in self.values(field) if value is not None
+        ]
+        return distribution(numbers, spread)
 
     def _learn(self, store: Store, run: RunView | None, now_s: float) -> None:
         self._run = run

@@ -142,11 +142,11 @@ class RanksView(SortedView):
         elif not shown.total:
             text = Content.styled(" The run has no ranks yet: waiting for an attempt.", "$muted")
         else:
-            late = len(shown.stale)
+            stale_count = len(shown.stale)
             text = Content.assemble(
                 Content.styled(f" {run.name or run.id}", "bold"),
                 Content.styled(f"  {_count(len(shown.rows), shown.total, self.order)}", "$muted"),
-                Content.styled(f"  {late:,} stale" if late else "", "$warning"),
+                Content.styled(f"  {stale_count:,} stale" if stale_count else "", "$warning"),
                 _attempt(run),
             )
         if shown.problem:

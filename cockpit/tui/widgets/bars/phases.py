@@ -74,14 +74,14 @@ def instants(recovery: Recovery) -> tuple[Instant, ...]:
     if recovery.instants:
         found = list(recovery.instants)
     else:
-        known = (
+        moments = (
             (Milestone.DETECTED, recovery.detected_s),
             (Milestone.ATTEMPT_ENDED, recovery.attempt_ended_s),
             (Milestone.POD_READY, recovery.pod_ready_s),
             (Milestone.WORKERS_STARTED, recovery.restarted_s),
             (Milestone.FIRST_STEP, recovery.first_step_s),
         )
-        found = [Instant(milestone, at_s, "") for milestone, at_s in known if at_s is not None]
+        found = [Instant(milestone, at_s, "") for milestone, at_s in moments if at_s is not None]
     return tuple(sorted(found, key=lambda i: (i.after_s, _ORDER[i.milestone])))
 
 

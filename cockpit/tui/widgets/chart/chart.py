@@ -184,9 +184,9 @@ class LineChart(LineWidget):
         """With the points of the last time, when they are of the same arrays."""
         if curve.points is not None:
             return curve
-        for known in self._curves:
-            points = known.points
-            if points and known.times is curve.times and known.values is curve.values:
+        for earlier in self._curves:
+            points = earlier.points
+            if points and earlier.times is curve.times and earlier.values is curve.values:
                 points.sync()
                 return replace(curve, points=points)
         return replace(curve, points=Points(curve))

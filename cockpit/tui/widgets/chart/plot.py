@@ -162,11 +162,11 @@ class _Fold:
                     starts_well = ends_well = True
                 if not (broken or apart) and starts_well:
                     found.joined.append(column)
-                held = low[column] == low[column]  # the line that enters from the left
-                first[column] = first[column] if held else starts if starts_well else least
+                has_value = low[column] == low[column]  # the line that enters from the left
+                first[column] = first[column] if has_value else starts if starts_well else least
                 last[column] = ends if ends_well else greatest
-                low[column] = min(low[column], least) if held else least
-                high[column] = max(high[column], greatest) if held else greatest
+                low[column] = min(low[column], least) if has_value else least
+                high[column] = max(high[column], greatest) if has_value else greatest
                 broken, previous = not ends_well, column
             else:
                 broken = True

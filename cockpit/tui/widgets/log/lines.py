@@ -56,17 +56,17 @@ class LogLines(Struct):
 
     def update(self, buffer: LogBuffer) -> bool:
         """Take what the buffer holds now; whether anything changed."""
-        known = self.total
-        if buffer.total == known and buffer.first == self.first:
+        previous_total = self.total
+        if buffer.total == previous_total and buffer.first == self.first:
             return False
-        restarted = buffer.total < known
+        restarted = buffer.total < previous_total
         # A copy of references, for a deque is slow in the middle.
         self.lines, self.first = list(buffer.lines), buffer.first
         if restarted:
             self._matching = self._match(self.first)
         else:
             del self._matching[: bisect_left(self._matching, self.first)]
-            self._matching += self._match(max(known, self.first))
+            self._matching += self._match(max(previous_total, self.first))
         return True
 
     def set_pattern(self, pattern: re.Pattern[str] | None, *, only_matching: bool) -> None:

@@ -106,9 +106,9 @@ class LineTable(RowLines, can_focus=True):
         )
         lazy = isinstance(rows, LazyRows) or isinstance(before, LazyRows)
         compared = self._in_sight() if lazy else range(len(rows))
-        known = len(before)
-        changed = [i for i in compared if i < known and before[i] != rows[i]]
-        fresh = [rows[i] for i in changed] + [rows[i] for i in compared if i >= known]
+        old_count = len(before)
+        changed = [i for i in compared if i < old_count and before[i] != rows[i]]
+        fresh = [rows[i] for i in changed] + [rows[i] for i in compared if i >= old_count]
         if self._measure(fresh):
             self._lay_out()
         elif not before or not rows:
