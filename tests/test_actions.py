@@ -12,6 +12,7 @@ import pytest
 
 from cockpit.actions import audit
 from cockpit.actions.cluster import SHELL, ClusterActions
+from cockpit.actions.jobs import JobActions
 from cockpit.backends.protocol import Scaled
 from cockpit.cli.screen.connection import connection
 from cockpit.config import paths
@@ -38,6 +39,10 @@ class Refusing(ScriptedBackend):
         raise NotAllowedError("No.", "you may not patch rayclusters.ray.io")
 
 
+class Actions(ClusterActions, JobActions):
+    """All of them in one, as DrillActions has them."""
+
+
 def backend() -> ScriptedBackend:
     return ScriptedBackend(ref=REF)
 
@@ -52,7 +57,7 @@ def job(name: str, **more: Any) -> Job:
 
 async def test_audit_line_has_user_time_cluster_change_and_result() -> None:
     cluster = backend()
-    await ClusterActions(cluster).scale(ScaleRequest("gpu", 5, max_replicas=8, remove=("w-1",)))
+    await Actions(cluster).scale(ScaleRequest("gpu", 5, max_replicas=8, remove=("w-1",)))
     [line] = lines()
     assert line.pop("at_s") > 1e9
     assert line.pop("user")
@@ -73,7 +78,7 @@ async def test_audit_line_has_user_time_cluster_change_and_result() -> None:
 
 async def test_failed_change_is_audited_with_its_reason_and_makes_no_event() -> None:
     cluster = Refusing(ref=REF)
-    actions = ClusterActions(cluster)
+    actions = Actions(cluster)
     with pytest.raises(NotAllowedError):
         await actions.scale(ScaleRequest("gpu", 5))
     [scaled] = lines()
@@ -91,7 +96,7 @@ def make_unwritable() -> None:
 async def test_change_is_refused_without_a_writable_audit_log() -> None:
     make_unwritable()
     cluster = backend()
-    actions = ClusterActions(cluster)
+    actions = Actions(cluster)
     changes = (
         lambda: actions.scale(ScaleRequest("gpu", 5)),
         lambda: actions.suspend(True),
@@ -119,7 +124,7 @@ async def test_line_that_cannot_be_written_after_the_change_is_a_warning(
 
     cluster = Vanishing(ref=REF)
     reported: list[Event] = []
-    await ClusterActions(cluster, emit=reported.append).suspend(True)
+    await Actions(cluster, emit=reported.append).suspend(True)
     assert [ask[0] for ask in cluster.asked] == ["suspend", "announce"], "it counts as done"
     assert "could not be written" in caplog.text
     assert "suspend of trainer, done, is not in it" in caplog.text
@@ -131,7 +136,7 @@ async def test_line_that_cannot_be_written_after_the_change_is_a_warning(
 async def test_each_request_carries_the_uid_of_what_was_shown() -> None:
     cluster = backend()
     known = {"train-7x": job("train-7x", rayjob="train-ab12", rayjob_uid="of-now")}
-    actions = ClusterActions(cluster, jobs=lambda: known)
+    actions = Actions(cluster, jobs=lambda: known)
     await actions.scale(ScaleRequest("gpu", 1, uid="of-the-cluster"))
     await actions.suspend(True, uid="of-the-cluster")
     await actions.stop_job("train-7x", uid="of-the-plan")
@@ -143,7 +148,7 @@ async def test_each_request_carries_the_uid_of_what_was_shown() -> None:
 
 async def test_suspending_and_cordoning_go_both_ways() -> None:
     cluster = backend()
-    actions = ClusterActions(cluster)
+    actions = Actions(cluster)
     await actions.suspend(True)
     await actions.suspend(False)
     await actions.cordon("node-1", True)
@@ -164,7 +169,7 @@ async def test_suspending_and_cordoning_go_both_ways() -> None:
 
 async def test_only_the_program_of_a_command_in_a_pod_is_recorded() -> None:
     cluster = backend()
-    await ClusterActions(cluster).exec("w-1", ["curl", "-H", "token: secret"])
+    await Actions(cluster).exec("w-1", ["curl", "-H", "token: secret"])
     [line] = lines()
     assert (line["action"], line["after"]) == ("exec", "curl")
     assert "secret" not in audit.path().read_text()
@@ -176,7 +181,7 @@ async def test_stack_and_profiles_are_in_the_audit_log_as_they_pause_the_process
         cluster = backend()
         cluster.route = fake.route
         reported: list[Event] = []
-        actions = ClusterActions(cluster, emit=reported.append)
+        actions = Actions(cluster, emit=reported.append)
         assert "Thread 7" in await actions.stack(Process(42, "10.0.0.1"))
         with pytest.raises(UsageError):
             await actions.cpu_profile(Process(42, "10.0.0.1"), 0)
@@ -190,7 +195,7 @@ async def test_stack_and_profiles_are_in_the_audit_log_as_they_pause_the_process
 
 async def test_actions_with_a_refusal_change_nothing_but_read_objects() -> None:
     cluster = backend()
-    actions = ClusterActions(cluster, refusal="It is read-only.")
+    actions = Actions(cluster, refusal="It is read-only.")
     process = Process(42, "10.0.0.1")
     changes = (
         lambda: actions.scale(ScaleRequest("gpu", 5)),
@@ -228,7 +233,7 @@ def test_read_only_screen_has_actions_that_refuse() -> None:
 async def test_a_job_of_a_rayjob_is_ended_by_its_resource(name: str) -> None:
     cluster = backend()
     known = {"train-7x": job("train-7x", rayjob="train-ab12", deployment="Running")}
-    actions = ClusterActions(cluster, jobs=lambda: known)
+    actions = Actions(cluster, jobs=lambda: known)
     await actions.stop_job(name)
     await actions.delete_job(name)
     assert [ask for ask in cluster.asked if ask[0] != "announce"] == [
@@ -247,7 +252,7 @@ async def test_any_other_job_is_ended_over_http(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(submission, "stop", stop)
     cluster = backend()
-    await ClusterActions(cluster, jobs=lambda: {"a": job("a")}).stop_job("a")
+    await Actions(cluster, jobs=lambda: {"a": job("a")}).stop_job("a")
     assert stopped == ["a"]
     assert [ask[0] for ask in cluster.asked] == ["announce"]
 
@@ -255,7 +260,7 @@ async def test_any_other_job_is_ended_over_http(monkeypatch: pytest.MonkeyPatch)
 async def test_a_rayjob_on_a_cluster_of_its_own_needs_no_dashboard() -> None:
     cluster = backend()
     spec = submission.bundled_spec("checkpointed", {"epochs": "2"})
-    name = await ClusterActions(cluster).submit_rayjob(spec, RayJobOptions(own_cluster=True))
+    name = await Actions(cluster).submit_rayjob(spec, RayJobOptions(own_cluster=True))
     assert [ask[0] for ask in cluster.asked] == ["create_rayjob", "announce"]
     assert lines()[0]["kind"] == "RayJob"
     assert lines()[0]["target"] == name
@@ -264,11 +269,11 @@ async def test_a_rayjob_on_a_cluster_of_its_own_needs_no_dashboard() -> None:
 async def test_a_rayjob_that_ran_elsewhere_cannot_be_submitted_again() -> None:
     known = {"j": job("j", rayjob="train-ab12", cluster="train-ab12-xyz")}
     with pytest.raises(UsageError, match="cluster of its own"):
-        await ClusterActions(backend(), jobs=lambda: known).resume("train-ab12")
+        await Actions(backend(), jobs=lambda: known).resume("train-ab12")
 
 
 async def test_a_dashboard_that_is_down_is_noted_as_a_failed_launch() -> None:
-    actions = ClusterActions(backend())
+    actions = Actions(backend())
     with pytest.raises(UnreachableError):
         await actions.submit(submission.bundled_spec("checkpointed"))
     assert lines()[0]["result"] == "failed"
@@ -286,7 +291,7 @@ async def test_each_resubmission_of_a_lost_job_is_in_the_audit_log(
 
     monkeypatch.setattr(resubmit, "submit_and_resubmit", stay)
     told: list[Event] = []
-    await ClusterActions(backend(), emit=told.append).submit_and_resubmit(spec, 2, print)
+    await Actions(backend(), emit=told.append).submit_and_resubmit(spec, 2, print)
     assert [(line["action"], line["before"], line["after"]) for line in lines()] == [
         ("resubmit", spec.submission_id, "second: python t.py --token ***"),
         ("resubmit", "second", "third: python t.py --token ***"),

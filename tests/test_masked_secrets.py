@@ -12,7 +12,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from cockpit.actions import audit
-from cockpit.actions.cluster import ClusterActions
+from cockpit.actions.jobs import JobActions
 from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.api.credentials import Credentials
 from cockpit.backends.kuberay.api.kubeconfig import KubeContext
@@ -63,7 +63,7 @@ def test_command_is_shown_without_probable_secrets(argv: tuple[str, ...], shown:
 
 async def test_audit_log_and_recording_have_the_launch_without_the_secret() -> None:
     told: list[Event] = []
-    actions = ClusterActions(ScriptedBackend(), emit=told.append)
+    actions = JobActions(ScriptedBackend(), emit=told.append)
     with pytest.raises(CockpitError):
         await actions.submit(script_spec(ARGV, Path.cwd()))
     audit.record("launch", ClusterRef("local", "x"), "j", after=COMMAND, error=f"no: {COMMAND}")
@@ -187,7 +187,7 @@ async def test_audit_log_and_recording_have_no_secret_of_a_launch_s_environment(
         env_vars={"HF_TOKEN": SECRET}, others={"pip": [f"git+https://{SECRET}@host/repo.git"]}
     )
     with pytest.raises(CockpitError):
-        await ClusterActions(ScriptedBackend(), emit=told.append).submit(
+        await JobActions(ScriptedBackend(), emit=told.append).submit(
             script_spec(("python", "train.py"), Path.cwd(), environment=wants)
         )
     assert SECRET not in audit.path().read_text()

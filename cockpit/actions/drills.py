@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from msgspec.structs import replace
 
 from cockpit.actions.cluster import ClusterActions
+from cockpit.actions.jobs import JobActions
 from cockpit.drills.engine import interrupted
 from cockpit.drills.engine.drill import Experiment
 from cockpit.drills.engine.interrupted import Undone
@@ -32,7 +33,7 @@ JOURNAL = ("Drill", "journal")
 log = logging.getLogger(__name__)
 
 
-class DrillActions(ClusterActions):
+class DrillActions(ClusterActions, JobActions):
     """`prober` runs the probes; without it, the probes have no Prometheus.
 
     `limits` bound the targets of every drill, even if its plan allows more.
@@ -62,7 +63,7 @@ class DrillActions(ClusterActions):
         """Run the drill to its end, with a line in the audit log; errors are in the record."""
         plan = experiment.plan
         change = self._of_cluster(f"drill {plan.name}", after=f"{experiment.id} begins")
-        with self._noting_failure(change):
+        with self._audited(change):
             await self._done(change)
             record = await experiment.conduct()
         hit = ", ".join(drill.target for drill in record.drills) or "nothing"

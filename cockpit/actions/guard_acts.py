@@ -181,7 +181,7 @@ class GuardActions(DrillActions):
         No new drill is started: the running one measures the recovery.
         """
         trouble = decision.trouble
-        with self._noting_failure(change):
+        with self._audited(change):
             await self._session.ask(partial(_require_current, trouble=trouble, limit=self._limits))
             if decision.action is Action.RESTART:
                 await (await self._killed(trouble.targets, {})).apply()
@@ -246,7 +246,7 @@ class GuardActions(DrillActions):
             """The work is over before the lease can be lost."""
 
         try:
-            with self._noting_failure(change):
+            with self._audited(change):
                 async with lease.held(
                     self._backend,
                     f"guard-{secrets.token_hex(4)}",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.actions.cluster import ClusterActions
+from cockpit.actions.jobs import JobActions
 from cockpit.backends.local import GroupSpec
 from cockpit.drills.plan.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
 from cockpit.model.drill import Verdict
@@ -36,7 +36,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
             "max_failures": "-1",
             "storage_path": str(storage),
         }
-        session.call(ClusterActions.on(session).launch("checkpointed", settings))
+        session.call(JobActions.on(session).launch("checkpointed", settings))
         assert session.wait(lambda store: checkpoints(store) >= 3, START_TIMEOUT_S)
         yield session
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cockpit.actions.cluster import ClusterActions
+from cockpit.actions.jobs import JobActions
 from cockpit.backends.protocol import RayJobSpec
 from cockpit.cli import main as cli
 from cockpit.cli.options import connect
@@ -93,7 +93,7 @@ async def test_every_launched_job_has_the_server_of_the_configuration() -> None:
     configure(f'uri = "{SERVER}"')
     cluster = RayJobs(ref=KUBERNETES)
     spec = submission.bundled_spec("checkpointed")
-    await ClusterActions(cluster).submit_rayjob(spec, RayJobOptions(own_cluster=True))
+    await JobActions(cluster).submit_rayjob(spec, RayJobOptions(own_cluster=True))
     [made] = cluster.specs
     assert made.runtime_env["env_vars"]["MLFLOW_TRACKING_URI"] == SERVER
 
@@ -102,7 +102,7 @@ async def test_an_invalid_table_stops_the_launch_before_anything_is_created() ->
     configure('url = "http://mlflow"')
     cluster = RayJobs(ref=KUBERNETES)
     with pytest.raises(UsageError, match="there is no 'url'"):
-        await ClusterActions(cluster).submit_rayjob(submission.bundled_spec("checkpointed"))
+        await JobActions(cluster).submit_rayjob(submission.bundled_spec("checkpointed"))
     assert not cluster.specs
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cockpit.actions import audit
-from cockpit.actions.cluster import ClusterActions
+from cockpit.actions.jobs import JobActions
 from cockpit.cli.main import main
 from cockpit.cli.options import connect
 from cockpit.model.cluster import Pod
@@ -104,7 +104,7 @@ def test_measurement_of_the_network_obeys_read_only_mode_and_is_audited(
 
 async def test_files_written_to_storage_are_in_the_audit_log_and_reads_are_not() -> None:
     backend = CannedPods()
-    actions = ClusterActions(backend)
+    actions = JobActions(backend)
     wanted = actions.demand("checkpointed", {"workers": "2", "storage_path": "/mnt/shared"})
     assert (wanted.workers, wanted.storage) == (2, "/mnt/shared")
     await actions.preflight(target(), wanted, timeout_s=5.0, read_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from cockpit.actions.cluster import ClusterActions
+from cockpit.actions.jobs import JobActions
 from cockpit.cli.options import confirm, connect
 from cockpit.format import in_seconds
 from cockpit.launch.closest_name import did_you_mean
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         plan = _plan_of_rayjob(args.verb, rayjob) if by_resource and rayjob else _plan(args)
         if not confirm.confirmed(args, [plan], session.backend.ref, destroys=args.verb != "resume"):
             return confirm.not_confirmed(args)
-        actions = ClusterActions.on(session)
+        actions = JobActions.on(session)
         uid = rayjob.rayjob_uid if rayjob is not None else ""
         if args.verb == "stop":
             session.call(actions.stop_job(args.job, uid=uid))

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cockpit.actions.cluster import ClusterActions
+from cockpit.actions.jobs import JobActions
 from cockpit.backends.protocol import Backend
 from cockpit.cli.change import launch_environment, launch_preflight, launch_spec
 from cockpit.cli.options import confirm, connect
@@ -169,7 +169,7 @@ async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.L
     async with Dashboard(backend.dashboard) as dashboard:
         if words := beside(await dashboard.jobs()):
             log(words)
-        actions = ClusterActions(backend)
+        actions = JobActions(backend)
         job = await actions.submit(spec)
         if args.output == "table":
             print(job.id, flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from cockpit.actions.cluster import ClusterActions
+from cockpit.actions.jobs import JobActions
 from cockpit.cli.options import confirm, connect
 from cockpit.cli.output.streams import log
 from cockpit.format import plural
@@ -35,7 +35,7 @@ def passes(session: Session, spec: LaunchSpec, *, may_ask: bool) -> bool:
     left_s = ends_s - time.monotonic()
     if chosen.head is None or left_s <= 0:
         return True
-    actions = ClusterActions.on(session)
+    actions = JobActions.on(session)
     found = session.call(actions.preflight(chosen, wanted, timeout_s=left_s))
     for line in (summary(found), *(one.line for one in attention(found))):
         log(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from cockpit.actions.cluster import ClusterActions
+from cockpit.actions.jobs import JobActions
 from cockpit.backends.protocol import Backend
 from cockpit.cli.change.rayjob_start import START_TIMEOUT_S, print_state, too_late, until_submitted
 from cockpit.cli.options import connect
@@ -26,7 +26,7 @@ MISSING_POLL_S = 1.0
 def launch(
     args: argparse.Namespace, session: Session, spec: LaunchSpec, options: RayJobOptions
 ) -> int:
-    name = session.call(ClusterActions.on(session).submit_rayjob(spec, options))
+    name = session.call(JobActions.on(session).submit_rayjob(spec, options))
     if args.output == "table":
         print(name, flush=True)
     else:

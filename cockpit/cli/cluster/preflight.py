@@ -6,7 +6,7 @@ import argparse
 
 from msgspec.structs import replace
 
-from cockpit.actions.cluster import ClusterActions
+from cockpit.actions.jobs import JobActions
 from cockpit.cli.change import launch_spec
 from cockpit.cli.options import confirm, connect
 from cockpit.cli.output import tables
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     with connect.session(args, sources=(), kinds=("cluster", "pods")) as session:
         connect.wait_for(session, ("backend",))
         chosen = _target(session.store, args)
-        checking = ClusterActions.on(session).preflight(
+        checking = JobActions.on(session).preflight(
             chosen,
             wanted,
             timeout_s=args.timeout,

@@ -45,7 +45,7 @@ def demo(args: argparse.Namespace) -> int:
     ours = False
 
     def start(log: Log) -> Connection:
-        from cockpit.actions.cluster import ClusterActions
+        from cockpit.actions.jobs import JobActions
         from cockpit.cli.cluster import demo_cluster
         from cockpit.cli.screen.connection import connection
 
@@ -60,7 +60,7 @@ def demo(args: argparse.Namespace) -> int:
         assert made.session is not None
         try:
             settings = demo_cluster.settings(args)
-            made.session.call(ClusterActions(backend).launch("checkpointed", settings))
+            made.session.call(JobActions(backend).launch("checkpointed", settings))
         except BaseException:
             made.close()
             raise

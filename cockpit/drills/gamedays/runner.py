@@ -50,7 +50,7 @@ GOES_ON = (Verdict.PASSED, Verdict.FAILED, Verdict.REFUSED)
 
 
 class GameDayActions(Protocol):
-    """Changes the cluster: `cockpit.actions.cluster.ClusterActions` implements it."""
+    """Changes the cluster: `cockpit.actions.drills.DrillActions` implements it."""
 
     async def submit(self, spec: LaunchSpec) -> Job: ...
 
