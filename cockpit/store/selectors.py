@@ -37,7 +37,7 @@ def pod_of_rank(store: Store, rank: RankView) -> Pod | None:
     return next((pod for pod in store.pods.values() if pod.ip == rank.placement.node_ip), None)
 
 
-def ranks_on_pod(store: Store, run: RunView | None, pod: Pod) -> tuple[int, ...]:
+def ranks_on_pod(run: RunView | None, pod: Pod) -> tuple[int, ...]:
     """The ranks of the run's newest attempt that were placed on the pod."""
     attempt = run.attempt if run else None
     if attempt is None or attempt.ended_s is not None or not pod.ip:

@@ -64,7 +64,7 @@ def test_a_run_is_built_from_its_events() -> None:
     assert run.ranks[1].steps == 50
     assert run.samples_seen == 4
     assert run.curves["samples_per_s"].last == 200.0
-    assert selectors.ranks_on_pod(store, run, TWO) == (1,)
+    assert selectors.ranks_on_pod(run, TWO) == (1,)
     assert selectors.pod_of_rank(store, run.ranks[0]) == ONE
 
 
@@ -109,7 +109,7 @@ def test_a_rank_that_an_elastic_resize_took_away_is_not_listed() -> None:
 
 def test_the_placement_of_a_dead_attempt_blames_no_pod() -> None:
     store = reduced([*before_the_kill(), *the_recovery()[:4]])
-    assert selectors.ranks_on_pod(store, store.runs[RUN], ONE) == ()
+    assert selectors.ranks_on_pod(store.runs[RUN], ONE) == ()
 
 
 def test_a_source_that_fails_keeps_the_time_when_it_was_well() -> None:
@@ -230,9 +230,7 @@ def test_a_run_whose_job_continues_is_left_alone() -> None:
     assert reduced([*before_the_kill(), *events]).runs[RUN].state is RunState.RUNNING
 
 
-def test_what_an_older_driver_reported_of_a_run_is_read_later_and_changes_only_what_is_empty() -> (
-    None
-):
+def test_late_events_of_an_older_driver_fill_only_empty_fields() -> None:
     newer = replace(run_seen(90.0, RunState.RUNNING), job_id="02000000", submission_id="two")
     older = replace(
         run_seen(50.0, RunState.ERRORED), job_id="01000000", submission_id="one", message="died"

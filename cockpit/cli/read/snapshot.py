@@ -188,7 +188,7 @@ def rows_of(listed: str, store: Store, now_s: float) -> list[dict[str, Any]]:
             return [as_json(group) for group in store.groups.values()]
         case "pods":
             return [
-                as_json(pod) | {"ranks": list(selectors.ranks_on_pod(store, run, pod))}
+                as_json(pod) | {"ranks": list(selectors.ranks_on_pod(run, pod))}
                 for pod in selectors.pods_in_order(store)
             ]
         case "nodes":

@@ -56,7 +56,7 @@ def _lines(store: Store, run: RunView | None, pod: Pod, grace_s: float) -> tuple
     if pod.node_type is NodeType.HEAD:
         lines.append("This is the HEAD: drivers on it die, and every run ends.")
     attempt = run.attempt if run is not None and not run.state.is_over else None
-    ranks = ranks_on_pod(store, run, pod) if attempt is not None else ()
+    ranks = ranks_on_pod(run, pod) if attempt is not None else ()
     if run is not None and attempt is not None and ranks:
         after = (
             "resumes from its last checkpoint"

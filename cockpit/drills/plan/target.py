@@ -31,12 +31,12 @@ def choose(store: Store, kind: Fault, spec: TargetSpec, random: Random) -> Victi
     if kind.aim is Aim.RANK:
         return _with_run(_ranks(store, run, spec, random), run)
     if kind.aim is Aim.HEAD or spec.select == "head":
-        return _with_run(_of_pods(store, run, (_head(store),)), run)
+        return _with_run(_of_pods(run, (_head(store),)), run)
     if kind.aim in (Aim.STORAGE, Aim.CHECKPOINT) and spec.select == "random":
         # Where rank 0 writes: with `count`, the directories of that many ranks.
         pods = _pods_of_ranks(store, run) or _candidates(store, spec)
-        return _with_run(_of_pods(store, run, tuple(pods[: spec.count])), run)
-    return _with_run(_of_pods(store, run, _pods(store, run, spec, random)), run)
+        return _with_run(_of_pods(run, tuple(pods[: spec.count])), run)
+    return _with_run(_of_pods(run, _pods(store, run, spec, random)), run)
 
 
 def _going(store: Store, run_id: str) -> RunView | None:
@@ -102,7 +102,7 @@ def _pods(store: Store, run: RunView | None, spec: TargetSpec, random: Random) -
     return tuple(_draw(pods, spec.count, random, where))
 
 
-def _of_pods(store: Store, run: RunView | None, pods: tuple[Pod, ...]) -> Victims:
+def _of_pods(run: RunView | None, pods: tuple[Pod, ...]) -> Victims:
     by_ip = {pod.ip: pod.name for pod in pods if pod.ip}
     placements = run.attempt.placements if run is not None and run.attempt is not None else ()
     ranks = [RankVictim(p.rank, by_ip[p.node_ip], p.pid) for p in placements if p.node_ip in by_ip]

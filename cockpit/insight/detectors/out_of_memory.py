@@ -21,12 +21,12 @@ def find(store: Store, now_s: float, limits: Thresholds) -> list[Finding]:
         if 0 <= now_s - kill.at_s <= limits.memory_kill_s:
             by_node[kill.node_id].append(kill)
     return [
-        _finding(store, kills, limits)
+        _finding(store, kills)
         for kills in sorted(by_node.values(), key=lambda kills: (-len(kills), kills[0].node_id))
     ]
 
 
-def _finding(store: Store, kills: list[MemoryKill], limits: Thresholds) -> Finding:
+def _finding(store: Store, kills: list[MemoryKill]) -> Finding:
     newest = max(kills, key=lambda kill: kill.at_s)
     node = store.nodes.get(newest.node_id)
     pod = next((p.name for p in store.pods.values() if p.ip and p.ip == newest.node_ip), "")

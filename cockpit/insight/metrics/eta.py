@@ -43,10 +43,6 @@ class Eta(Struct, frozen=True):
     at_s: float
     """The time of the newest sample."""
 
-    @property
-    def done_percent(self) -> float:
-        return min(100.0, 100.0 * self.done / self.target)
-
 
 def eta(store: Store, run: RunView, now_s: float) -> Eta | None:
     """None when the target or the pace is not known, or the run makes no progress."""

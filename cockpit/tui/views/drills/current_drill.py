@@ -32,8 +32,6 @@ VERDICT_STYLES = {
     Verdict.REFUSED: "warning",
     Verdict.BROKEN: "bad",
 }
-STAGES_BEFORE = (Stage.PREPARING, Stage.BEFORE)
-"""Nothing is broken yet."""
 
 
 class Live(Struct, frozen=True):
