@@ -81,7 +81,7 @@ def test_a_reported_whole_number_has_no_decimals(value: float | None, text: str)
     assert format.reported(value) == text
 
 
-def test_what_is_not_known_is_never_zero() -> None:
+def test_unknown_value_is_never_shown_as_zero() -> None:
     unknown = [format.rate(None), format.percent(None), format.count(None)]
     assert unknown == ["–", "–", "–"]
 

@@ -150,7 +150,7 @@ def raise_(store: Store, severity: Severity, at_s: float = 1.0) -> None:
     store.apply(AlertRaised(at_s=at_s, source="insight", alert=alert))
 
 
-def test_it_rings_for_what_is_new_or_worse_and_not_for_what_was_seen() -> None:
+def test_bell_rings_for_new_or_worse_alerts_and_not_for_acknowledged_ones() -> None:
     store = Store()
     nothing = loud(store.alerts, 0.0)
     raise_(store, Severity.INFO)
@@ -166,7 +166,7 @@ def test_it_rings_for_what_is_new_or_worse_and_not_for_what_was_seen() -> None:
     assert loud(store.alerts, 6.0) == {}
 
 
-def test_what_was_seen_rings_again_when_it_gets_worse() -> None:
+def test_acknowledged_alert_rings_again_when_it_gets_worse() -> None:
     store = Store()
     raise_(store, Severity.WARNING)
     store.apply(AlertHandled(at_s=5.0, source="user", alert_id="straggler/rank 3"))

@@ -111,7 +111,7 @@ class BackendContract:
         assert len(last) == 2
         assert not any("\n" in line or "\x1b" in line for line in everything)
 
-    async def test_what_is_not_there_is_named(self, backend: Backend) -> None:
+    async def test_missing_object_is_named_in_the_error(self, backend: Backend) -> None:
         with pytest.raises(UsageError, match="no-such-pod"):
             await backend.delete_pod("no-such-pod", uid="none", grace_s=0)
         with pytest.raises(UsageError, match="no-such-pod"):

@@ -70,7 +70,7 @@ async def test_only_jobs_can_be_changed_and_the_rest_reports_why() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "head:8265", "ftp://head", "http://"])
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="address"):
         AddressBackend(url)
 

@@ -14,7 +14,7 @@ from cockpit.drills.engine.lease import holder_of, is_own
 from cockpit.model.error import CockpitError, LeaseHeldError
 
 
-def test_who_holds_it_is_reported_until_it_is_let_go_or_has_run_out() -> None:
+def test_lease_holder_is_reported_until_release_or_expiry() -> None:
     assert file_lease.holder("local/lab") == ""
     file_lease.hold("local/lab", "ana", 60.0)
     assert file_lease.holder("local/lab") == "ana"

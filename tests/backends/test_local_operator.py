@@ -326,7 +326,7 @@ async def test_a_cluster_that_does_not_exist_is_reported(state: Path) -> None:
         down("nobody")
 
 
-def test_what_another_version_wrote_is_taken_down_all_the_same(state: Path, tmp_path: Path) -> None:
+def test_cluster_of_another_version_is_deleted(state: Path, tmp_path: Path) -> None:
     spec = write(tmp_path, STAYS)
     files = ClusterFiles.of(NAME)
     paths.replace_file(files.status, "[]")

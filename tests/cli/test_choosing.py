@@ -206,7 +206,7 @@ def test_nothing_at_all_explains_how_to_begin(
 
 
 @pytest.mark.parametrize("verb", [["status", "--local"], ["--help"], ["local", "status"]])
-def test_what_is_local_loads_nothing_of_kubernetes(verb: list[str]) -> None:
+def test_local_cluster_imports_no_kubernetes_module(verb: list[str]) -> None:
     program = (
         "import sys; from cockpit.cli.main import main; main(sys.argv[1:]);"
         "print(sorted(m for m in sys.modules if m.split('.')[0] in "

@@ -80,7 +80,9 @@ def test_a_cluster_that_was_named_and_is_not_there_is_an_error(capsys: Capture) 
         (["undo", "drill-none"], "has left nothing"),
     ],
 )
-def test_what_makes_no_sense_is_wrong_usage(argv: list[str], said: str, capsys: Capture) -> None:
+def test_invalid_drill_arguments_are_usage_errors(
+    argv: list[str], said: str, capsys: Capture
+) -> None:
     assert main(["drill", *argv]) == 2
     err = capsys.readouterr().err
     assert said in err
@@ -155,7 +157,7 @@ Journal().write("drill-1.1", "rank-freeze", "p", ClusterRef("local", "gone"), un
 """
 
 
-def test_what_was_left_on_a_cluster_that_no_longer_exists_no_longer_exists_with_it(
+def test_leftover_effect_of_a_deleted_cluster_is_forgotten(
     capsys: Capture,
 ) -> None:
     assert main(["drill", "undo"]) == 0

@@ -124,7 +124,7 @@ CHANGING = [
 
 
 @pytest.mark.parametrize(("argv", "verb"), CHANGING, ids=lambda value: str(value))
-def test_what_is_not_allowed_is_refused_with_4_before_anything_is_sent(
+def test_forbidden_change_exits_with_4_before_a_request(
     argv: list[str], verb: str, cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.denied = {verb: "you may not do that in namespace ml"}
@@ -230,7 +230,7 @@ def test_a_profile_names_the_cluster_too(cluster: Cluster) -> None:
     assert cli.main(["scale", "gpu", "0", "--yes"]) == 0
 
 
-def test_what_ends_nothing_needs_no_name(cluster: Cluster) -> None:
+def test_harmless_change_needs_no_cluster_name(cluster: Cluster) -> None:
     assert cli.main(["uncordon", "node-2", "--yes"]) == 0
 
 
@@ -300,7 +300,7 @@ def test_command_in_a_pod_of_a_protected_cluster_is_confirmed_first(
     assert len(changes(cluster)) == 1
 
 
-def test_what_ends_nothing_is_not_asked_for_a_name_on_a_protected_cluster(cluster: Cluster) -> None:
+def test_harmless_change_needs_no_name_on_a_protected_cluster(cluster: Cluster) -> None:
     configure(PROTECTED)
     assert cli.main(["uncordon", "node-2", "--yes"]) == 0
 
@@ -422,7 +422,7 @@ def test_nodes_are_listed_with_the_pods_that_are_on_them(
     assert "has no Kubernetes nodes" in capsys.readouterr().err
 
 
-def test_what_is_refused_beside_it_does_not_take_the_rest_away(
+def test_missing_permission_for_one_kind_keeps_the_other_rows(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     refused = SourceHealth(at_s=1.0, source="backend:pods", ok=False, error="you may not")

@@ -130,9 +130,7 @@ def test_the_catalogue_is_an_array_of_named_objects(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("verb", ["keys", "themes"])
-def test_what_can_be_listed_can_be_read_by_a_program(
-    verb: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_list_has_json_output(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(verb, "-o", "jsonl") == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert all(row["name"] for row in rows)

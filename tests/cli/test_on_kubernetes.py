@@ -197,7 +197,7 @@ def test_clusters_of_all_contexts_are_listed_and_no_context_holds_up_another(run
     assert "Context silent:" in err
 
 
-def test_what_cannot_be_known_is_asked_for_with_the_flags_to_type(run: Run) -> None:
+def test_ambiguous_cluster_is_an_error_with_the_flags_to_type(run: Run) -> None:
     code, _, err = run("pods", "-n", OTHER)
     assert code == 2
     assert "--cluster one; --cluster two" in err

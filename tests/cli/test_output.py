@@ -123,7 +123,7 @@ def test_watching_reports_why_there_is_no_sample(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("verb", ["groups", "pods", "nodes", "jobs", "runs", "ranks"])
-def test_what_is_listed_has_a_name(verb: str) -> None:
+def test_listed_rows_have_a_name(verb: str) -> None:
     assert all("name" in row for row in rows_of(verb, reduced(before_the_kill()), 0.0))
 
 

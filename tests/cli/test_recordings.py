@@ -93,7 +93,9 @@ def test_a_moment_of_a_recording_is_reported_without_a_screen(
     assert "RESCHEDULING" in capsys.readouterr().out
 
 
-def test_what_is_no_recording_is_a_sentence(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_that_is_no_recording_is_an_error_without_traceback(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     other = path.with_name("other.cockpit")
     other.write_text("no database, but long enough to be one " * 50)
     for name in (str(other), "nothing"):
@@ -113,7 +115,7 @@ def test_a_time_is_read(text: str, found: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "5x", "-3", "m"])
-def test_what_is_no_time_is_refused(text: str) -> None:
+def test_invalid_time_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         seconds(text)
 

@@ -104,7 +104,7 @@ def test_json_on_standard_output_has_the_numbers_as_they_are(
     assert PASSWORD not in json.dumps(reported)
 
 
-def test_what_is_written_goes_by_the_flag_then_by_the_ending() -> None:
+def test_report_format_is_set_by_the_flag_then_by_the_file_ending() -> None:
     assert form(None, None) == "html"
     assert form(None, "-") == "html"
     assert form(None, "a/b.MD") == "md"

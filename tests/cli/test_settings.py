@@ -37,7 +37,7 @@ PROD = Place(context="prod", namespace="ml", cluster="big", dashboard_url="http:
         ([Place(kubeconfig="/a"), Place(context="b", kubeconfig="/c")], Place(kubeconfig="/a")),
     ],
 )  # fmt: skip
-def test_what_is_reported_of_another_place_is_left_out(levels: list[Place], settled: Place) -> None:
+def test_settings_of_another_cluster_are_ignored(levels: list[Place], settled: Place) -> None:
     assert settle(levels) == settled
 
 
@@ -179,7 +179,7 @@ def test_two_kinds_of_cluster_at_once_are_refused(
     assert "at once" in capsys.readouterr().err
 
 
-def test_what_holds_is_shown_with_who_reported_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_show_lists_settings_with_their_origin(capsys: pytest.CaptureFixture[str]) -> None:
     where = write(CONFIG)
     assert cli.main(["config", "show", "-n", "mine", "-o", "json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}

@@ -114,7 +114,7 @@ async def test_clusters_are_looked_after_side_by_side(clusters: Clusters) -> Non
             assert len(await clusters.pods(f"demo-{number}")) == number + 1
 
 
-async def test_what_changed_while_the_operator_was_away_is_made_good(clusters: Clusters) -> None:
+async def test_operator_applies_changes_made_while_it_was_down(clusters: Clusters) -> None:
     async with clusters.operator():
         await clusters.api.create(clusters.path, cluster("demo", 2))
         await clusters.becomes("demo", readyWorkerReplicas=2, state="ready")

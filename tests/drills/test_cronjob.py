@@ -32,7 +32,7 @@ def nightly() -> dict[str, Any]:
     return next(one for one in documents("drills/cronjob.yaml") if one["kind"] == "CronJob")
 
 
-def test_its_command_runs_a_shipped_game_day_with_flags_that_there_are(
+def test_cronjob_command_runs_a_bundled_game_day_with_valid_flags(
     nightly: dict[str, Any],
 ) -> None:
     pod = nightly["spec"]["jobTemplate"]["spec"]["template"]["spec"]
@@ -49,7 +49,7 @@ def test_its_command_runs_a_shipped_game_day_with_flags_that_there_are(
     assert launch.settings["storage_path"] == "/shared/checkpoints"
 
 
-def test_it_has_the_roles_of_an_operator_by_a_service_account_of_its_own(
+def test_cronjob_has_its_own_service_account_with_the_operator_roles(
     nightly: dict[str, Any],
 ) -> None:
     found = documents("drills/cronjob.yaml")
@@ -68,7 +68,7 @@ def test_it_has_the_roles_of_an_operator_by_a_service_account_of_its_own(
     }  # fmt: skip
 
 
-def test_what_it_keeps_outlives_the_pod(nightly: dict[str, Any]) -> None:
+def test_history_and_journal_of_the_cronjob_are_on_a_volume(nightly: dict[str, Any]) -> None:
     pod = nightly["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     container = pod["containers"][0]
     kept = {item["name"]: item["value"] for item in container["env"]}

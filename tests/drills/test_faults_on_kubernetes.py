@@ -99,7 +99,7 @@ def test_a_pod_sends_no_faster_than_it_is_let(session: Session, tmp_path: Path) 
     assert "tbf" not in in_pod(session, pod.name, "/usr/sbin/tc", "qdisc", "show")
 
 
-def test_what_a_pod_sends_is_late_and_then_no_more(session: Session, tmp_path: Path) -> None:
+def test_network_delay_delays_packets_until_it_is_undone(session: Session, tmp_path: Path) -> None:
     pod = worker(session.store)
     head = next(pod for pod in session.store.pods.values() if pod.node_type is NodeType.HEAD)
 

@@ -139,7 +139,7 @@ def test_the_first_line_of_a_drill_reports_that_nothing_is_done_yet(capsys: Capt
     assert capsys.readouterr().err.splitlines() == ["    0.0 s  preparing: nothing is done yet"]
 
 
-def test_what_a_stage_waits_for_and_a_step_before_the_fault_are_reported(capsys: Capture) -> None:
+def test_stage_reports_what_it_waits_for_and_a_step_before_the_fault(capsys: Capture) -> None:
     context = ScriptedContext(trained())
     drill = experiment(context, Obedient())
     lines = Lines(drill)

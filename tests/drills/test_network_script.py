@@ -157,7 +157,7 @@ def test_a_partition_lets_nothing_through_until_it_is_undone(script: Inside) -> 
         assert passes() == 1
 
 
-def test_it_ends_by_itself(script: Inside) -> None:
+def test_network_fault_ends_after_its_duration(script: Inside) -> None:
     began = time.monotonic()
     assert script("on", NAME, "partition", "0", "0.5", THERE).returncode == 0
     eventually(lambda: passes() == 1)

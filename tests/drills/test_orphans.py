@@ -199,7 +199,7 @@ def test_entry_of_another_cluster_is_reported_and_left_alone() -> None:
     assert f"left rank-freeze on {ELSEWHERE}: cockpit drill undo" in reported.message
 
 
-def test_what_cannot_be_undone_stays_in_the_journal_and_is_reported() -> None:
+def test_failed_undo_stays_in_the_journal_and_is_reported() -> None:
     left()
     (reported,) = at_start(Refusing())
     assert reported.warning

@@ -137,7 +137,7 @@ async def test_a_command_holds_when_it_exits_with_0() -> None:
     )  # fmt: skip
 
 
-async def test_what_a_command_writes_is_bounded_and_clean() -> None:
+async def test_output_of_a_probe_command_is_limited_and_cleaned() -> None:
     text = "command: sh -c 'yes | head -c 3000000; printf \"\\n\\033[31mred\\007\"'"
     assert await external.command(probe(text)) == (True, "exit code 0: red")
 

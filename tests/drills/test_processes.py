@@ -84,7 +84,7 @@ async def test_a_right_that_is_missing_is_reported_before_anything_is_done(name:
 
 
 @pytest.mark.parametrize("name", [*PROCESSES, "cpu-hog", "memory-hog", "container-kill"])
-def test_who_has_no_way_into_pods_has_no_such_fault(name: str) -> None:
+def test_backend_without_exec_has_no_fault_that_needs_it(name: str) -> None:
     assert fault(name).obstacle("address")
     assert not fault(name).obstacle("kuberay")
 

@@ -236,7 +236,7 @@ def test_kills_at_random_are_each_measured_and_the_run_outlives_them(
 
 
 @pytest.mark.nightly  # in a container: tests/drills/test_processes_on_kubernetes.py
-def test_what_was_held_in_a_pod_that_no_longer_exists_no_longer_exists_too(
+def test_frozen_rank_of_a_deleted_pod_needs_no_undo(
     session: Session,
 ) -> None:
     victim = rank(session, 1)
@@ -258,7 +258,7 @@ def is_living(store: Store, name: str) -> bool:
 
 
 @pytest.mark.parametrize(("name", "said"), [("dashboard-kill", "dashboard"), ("head-kill", "")])
-def test_what_ends_the_head_is_reported_before_and_done(
+def test_fault_that_ends_the_head_is_announced_and_applied(
     session: Session, name: str, said: str
 ) -> None:
     """A local head is replaced by another one of the same cluster."""

@@ -79,7 +79,7 @@ def test_a_rank_is_found_by_its_number(start: Start) -> None:
     assert run("inspect", "rank", str(child.pid)).stdout.split() == [str(identity(child))]
 
 
-def test_what_is_no_rank_is_not_hit(start: Start) -> None:
+def test_process_that_is_no_rank_is_refused(start: Start) -> None:
     idle, other, removed = start(IDLE), start("python"), start()
     removed.kill()
     removed.wait()
@@ -190,7 +190,7 @@ def test_a_slow_process_runs_and_stands_still_alternately(start: Start, tmp_path
     assert not list(tmp_path.iterdir())
 
 
-def test_who_dies_while_frozen_leaves_nothing_behind(start: Start, tmp_path: Path) -> None:
+def test_death_of_a_frozen_process_leaves_no_file(start: Start, tmp_path: Path) -> None:
     child = start()
     run("stop", "d1", "600", "0.05", "0", str(identity(child)))
     (held,) = tmp_path.glob("*.json")
@@ -228,7 +228,7 @@ def test_release_continues_no_process_that_only_has_the_same_pid(
     assert state(found) == "T", "it is another process, which somebody else has stopped"
 
 
-def test_who_no_longer_exists_cannot_be_frozen(start: Start, tmp_path: Path) -> None:
+def test_ended_process_cannot_be_frozen(start: Start, tmp_path: Path) -> None:
     child = start()
     found = identity(child)
     child.kill()

@@ -87,7 +87,7 @@ def test_the_smoke_game_day_passes_and_leaves_nothing(
     assert main(["drill", "show", "last", "-o", "json"]) == 0
 
 
-def test_what_cannot_be_done_here_is_refused_before_anything_is(
+def test_unavailable_fault_is_refused_before_any_change(
     cluster: LocalBackend, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = len(DrillHistory().all()[0])

@@ -67,7 +67,7 @@ def test_an_interrupt_takes_everything_down(
     assert run("local", "status").out == "No local cluster.\n"
 
 
-def test_what_is_left_of_a_start_that_was_killed_is_shown_and_taken_down() -> None:
+def test_remains_of_a_killed_start_are_listed_and_deleted() -> None:
     with running(*DEMO) as command:
         command.saw("head-")
         uid = uid_of(NAME)

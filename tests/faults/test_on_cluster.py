@@ -103,7 +103,7 @@ def test_a_script_that_is_not_there_fails_with_its_name(tmp_path: Path) -> None:
     assert "FAILED" in done.err
 
 
-def test_what_a_job_prints_cannot_drive_the_terminal(tmp_path: Path) -> None:
+def test_escape_sequences_of_a_job_do_not_reach_the_terminal(tmp_path: Path) -> None:
     done = script(HOSTILE, tmp_path, "job.py")
     assert done.code == 0, done.err
     job = done.out.splitlines()[0]

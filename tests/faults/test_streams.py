@@ -31,7 +31,7 @@ def test_a_closed_stream_is_no_defect(closed: str) -> None:
     assert "Traceback" not in done.err
 
 
-def test_what_a_closed_stream_leaves_free_is_no_file_of_ours(tmp_path: Path) -> None:
+def test_descriptor_of_a_closed_stream_is_not_reused_for_a_file(tmp_path: Path) -> None:
     """Otherwise the audit log, for example, would be opened as number 1 and printed into."""
     done = shell('"$@" --help >&- 2>&-', XDG_STATE_HOME=str(tmp_path))
     assert done.code == 0

@@ -91,7 +91,7 @@ def test_dashboard_answer_is_an_error_or_clean(name: str, cases: int) -> None:
 
 
 @lanes(4_000)
-def test_what_is_read_of_the_dashboard_can_be_stored_and_printed(cases: int) -> None:
+def test_fuzzed_dashboard_answers_can_be_stored_and_printed(cases: int) -> None:
     def check(raw: Any) -> None:
         store = Store()
         store_answers(store, raw)

@@ -58,7 +58,7 @@ def test_broken_bytes_are_skipped(cases: int) -> None:
 
 
 @lanes(4_000)
-def test_what_is_taken_can_be_printed(cases: int) -> None:
+def test_accepted_telemetry_lines_can_be_printed(cases: int) -> None:
     def check(raws: list[Any]) -> None:
         store = Store()
         for raw in raws if isinstance(raws, list) else []:

@@ -52,7 +52,7 @@ def test_a_job_that_failed_before_it_had_a_run_is_reported() -> None:
     assert finding.run_id == ""
 
 
-def test_it_is_reported_for_half_an_hour() -> None:
+def test_failed_job_is_reported_for_half_an_hour() -> None:
     assert told(FAILED, now_s=T0 + 19 + 1_799)
     assert not told(FAILED, now_s=T0 + 19 + 1_801)
     assert not told(replace(FAILED, ended_s=None)), "nobody knows how long ago"

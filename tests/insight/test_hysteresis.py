@@ -56,14 +56,14 @@ def test_a_finding_is_raised_once_it_lasted_and_cleared_once_it_no_longer_exists
     assert clock.look(60) == []
 
 
-def test_what_is_shorter_is_never_reported() -> None:
+def test_short_finding_raises_no_alert() -> None:
     clock = Clock()
     for _ in range(20):
         assert clock.look(int(RAISED_AFTER_S) - 2, SLOW) == []
         assert clock.look(5) == []
 
 
-def test_what_flickers_is_raised_once_and_not_cleared() -> None:
+def test_flickering_finding_is_raised_once_and_not_cleared() -> None:
     clock = Clock()
     for _ in range(60):
         clock.look(2, SLOW)

@@ -321,7 +321,7 @@ def test_scaling_is_known_from_the_attempts_of_one_run() -> None:
 # -- what would be lost, and what was
 
 
-def test_what_would_be_lost_is_what_came_since_the_checkpoint() -> None:
+def test_work_at_risk_is_the_work_since_the_checkpoint() -> None:
     training = Training(gpus=True, saves=100.0)
     run(training, 250)
     risk = at_risk(training.run)

@@ -70,7 +70,7 @@ def test_the_kill_of_a_pod_is_timed_from_the_symptom_to_the_throughput() -> None
     assert source_of(measured, M.CAUGHT_UP) == "telemetry: ranks"
 
 
-def test_what_a_kill_cost_is_counted_in_steps_seconds_and_gpu_seconds() -> None:
+def test_cost_of_a_kill_is_in_steps_seconds_and_gpu_seconds() -> None:
     incident = Incident(gpus=True)
     measured = recovery(incident.store, killed_pod(incident))
     caught_up_s = reached(measured)[M.CAUGHT_UP]
@@ -95,7 +95,7 @@ def test_a_recovery_is_complete_once_the_throughput_is_back_for_a_while() -> Non
     assert is_complete(incident.store, drill, before, incident.clock)
 
 
-def test_what_never_comes_is_not_waited_for_without_end() -> None:
+def test_measurement_ends_without_a_missing_milestone() -> None:
     incident = Incident()
     drill = killed_pod(incident, trained_s=0.0)
     incident.train(30.0, speed=0.5)
@@ -408,7 +408,7 @@ def test_an_effect_is_never_shown_before_its_cause_because_clocks_differ() -> No
     )
 
 
-def test_what_could_not_be_seen_is_reported_with_when_and_why() -> None:
+def test_missing_data_is_reported_with_time_and_reason() -> None:
     incident = Incident().begin()
     incident.save()
     drill = incident.inject("head-kill", ranks=())

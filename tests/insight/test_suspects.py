@@ -167,7 +167,7 @@ def test_only_a_hang_that_a_node_can_cause_counts() -> None:
     assert kinds(pods(0), started(10), frozen, of_code) == [("gpu-1", Kind.HANG)]
 
 
-def test_what_a_drill_did_does_not_count() -> None:
+def test_effects_of_a_drill_are_no_incidents() -> None:
     drill = Drill("d-1", "rank-kill", "w-1", (1,), 100.0, 0.0, RUN, 1)
     record = DrillRecord("d-1", "rank-kill", "trainer", 99.0, 150.0, Verdict.PASSED, "", (drill,))
     injected = DrillInjected(at_s=100, source="drill", drill=drill)

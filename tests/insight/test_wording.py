@@ -34,7 +34,7 @@ def test_a_run_that_was_not_interrupted_is_neither_recovered_nor_lost() -> None:
     assert "not recovered" not in so_far(through, 200.0)
 
 
-def test_what_continues_is_reported_with_how_long_it_has_taken() -> None:
+def test_ongoing_recovery_is_shown_with_its_duration() -> None:
     going = Recovery(DRILL, detected_s=6.6)
     assert so_far(going, 111.0) == (
         "rank-freeze of w-1: detected 6.6 s, not recovered after 11.0 s"

@@ -29,6 +29,6 @@ def test_time_of_each_form(text: str, at: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "99:99", "999999999d", "-10m", "0000-01-01", "1e99"])
-def test_what_is_no_time_raises_value_error(text: str) -> None:
+def test_invalid_time_raises_value_error(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # the messages are datetime's own
         parse_time(text, NOW.timestamp(), UTC)

@@ -55,7 +55,7 @@ def test_mixed_nesting_is_counted_by_both_brackets() -> None:
 @pytest.mark.parametrize(
     "text", ["[" * 300_000, "]" * 3000, '["' + "[" * 100, "[}" * 2000, "", "x"]
 )
-def test_what_is_not_json_is_a_value_error(text: str) -> None:
+def test_invalid_json_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         loads(text)
 

@@ -125,7 +125,7 @@ def test_a_known_form_of_token_is_hidden_wherever_it_stands(token: str) -> None:
         "first_pass=3, passed: 4, bypass=1",
     ],
 )
-def test_what_is_no_secret_stays(said: str) -> None:
+def test_text_without_secrets_is_unchanged(said: str) -> None:
     assert masked(said) == said
 
 

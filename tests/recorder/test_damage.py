@@ -159,7 +159,7 @@ def test_random_bytes_are_refused_with_a_sentence(tmp_path: Path, seed: int) -> 
     assert str(path) in reported.value.what
 
 
-def test_what_is_no_recording_is_reported_in_a_sentence(tmp_path: Path) -> None:
+def test_damaged_file_is_reported_in_one_sentence(tmp_path: Path) -> None:
     empty, text, other = (tmp_path / name for name in ("e.cockpit", "t.cockpit", "o.cockpit"))
     empty.touch()
     text.write_text("hello, " * 1_000)

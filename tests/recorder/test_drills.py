@@ -79,7 +79,7 @@ def test_a_drill_is_read_back_as_it_was_kept() -> None:
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_what_a_newer_cockpit_wrote_is_read_as_far_as_it_is_understood() -> None:
+def test_drill_of_a_newer_version_is_read_without_its_unknown_fields() -> None:
     history = DrillHistory()
     history.keep(kept())
     (path,) = history.directory.glob("*.json")
@@ -204,7 +204,7 @@ def test_a_drill_is_a_test_case_with_what_was_measured() -> None:
     assert left.find("skipped") is not None
 
 
-def test_what_xml_has_no_character_for_is_left_out() -> None:
+def test_characters_that_xml_lacks_are_omitted_from_junit() -> None:
     text = junit("s\x00u", 0.0, [Case("<a&\x1b[31m\ud800b>", 1.0, False, "\x08]]>")])
     case = ElementTree.fromstring(text).find("testcase")
     assert case is not None

@@ -73,7 +73,7 @@ def test_the_list_has_the_newest_first(tmp_path: Path) -> None:
     assert library.list()[0].size_bytes > 4_096
 
 
-def test_what_is_too_old_goes(tmp_path: Path) -> None:
+def test_old_recordings_are_pruned(tmp_path: Path) -> None:
     library = Library(tmp_path)
     for age in (5, 40, 91):
         make(library, f"r{age}", "n", age_days=age)

@@ -273,7 +273,7 @@ def test_without_a_report_from_telemetry_the_past_is_over_after_some_seconds(
     assert losses(session.library.path_of("a")) == [1.0, 2.0]
 
 
-def test_what_is_held_back_of_finished_runs_is_dropped_when_it_is_too_much(
+def test_buffered_events_of_finished_runs_are_limited(
     session_on: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cockpit.recorder.writing.run_recorders.PAST_WEIGHT", 50)

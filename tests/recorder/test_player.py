@@ -55,7 +55,7 @@ def same(one: Store, other: Store) -> bool:
     return bool(plain(one) == plain(other))
 
 
-def test_it_moves_with_the_clock_at_its_speed(recording: Recording) -> None:
+def test_replay_advances_with_the_clock_at_its_speed(recording: Recording) -> None:
     wall = Clock()
     player = Player(recording, speed=10, wall=wall)
     player.advance()

@@ -125,7 +125,7 @@ def test_a_part_is_read_without_the_rest(tmp_path: Path) -> None:
     assert own(part) == [e for e in own(events) if START_S + 30 <= e.at_s <= START_S + 40]
 
 
-def test_what_is_reported_again_is_not_written_again(tmp_path: Path) -> None:
+def test_repeated_state_is_written_once(tmp_path: Path) -> None:
     events = script(until_s=300, kill_s=None)
     record(tmp_path / "a.cockpit", events)
     with Recording.open(tmp_path / "a.cockpit") as found:
@@ -344,7 +344,7 @@ def test_while_the_disk_is_full_no_more_than_the_limit_waits_in_memory(
         assert len(list(found.events())) == len(events) - recorder.dropped
 
 
-def test_what_the_disk_does_not_take_in_time_is_dropped_and_counted(
+def test_samples_beyond_the_buffer_of_a_slow_disk_are_dropped_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = threading.Event()

@@ -29,7 +29,7 @@ def test_an_axis_holds_its_values_and_its_labels_differ(
     assert len(set(labels)) == len(labels), labels
 
 
-def test_what_has_a_level_begins_at_zero_and_a_rate_far_from_it_does_not() -> None:
+def test_axis_of_a_level_begins_at_zero_and_of_a_distant_rate_does_not() -> None:
     assert value_axis(90.0, 97.0, Kind.PERCENT).low == 0.0
     assert value_axis(1_200.0, 1_300.0, Kind.RATE).low > 1_000
     assert value_axis(200.0, 1_300.0, Kind.RATE).low == 0.0

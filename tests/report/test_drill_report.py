@@ -63,7 +63,7 @@ def test_a_drill_that_was_refused_is_reported_too() -> None:
     assert "Refused: why" in text
 
 
-def test_what_a_pod_wrote_is_text_and_nothing_else() -> None:
+def test_text_of_a_pod_is_escaped_in_the_report() -> None:
     evil = "<script>alert(1)</script>\x1b[31m`|"
     bad = replace(record(), why=evil, notes=(evil,), name=evil)
     for text in (

@@ -139,7 +139,7 @@ def test_every_section_is_in_the_contents(plain: str) -> None:
     ]  # fmt: skip
 
 
-def test_it_is_small(plain: str) -> None:
+def test_html_report_is_small(plain: str) -> None:
     assert len(plain.encode()) < 400_000
 
 

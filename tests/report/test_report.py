@@ -310,7 +310,7 @@ def test_history_from_before_it_was_watched_belongs_to_the_run_and_a_wrong_clock
     assert extent(run).begin_s == 30.0
 
 
-def test_what_lies_outside_of_the_run_is_not_drawn_at_its_edge(store: Store) -> None:
+def test_points_outside_of_the_run_are_not_drawn(store: Store) -> None:
     document = report(store, store.runs[RUN])
     chart = next(b for s in document.sections for b in s.blocks if isinstance(b, Chart))
     line = replace(chart.lines[0], times=[1.0, 2.0, 3.0], values=[7.0, 8.0, 9.0])

@@ -79,7 +79,7 @@ def test_a_break_and_a_hole_tear_the_line() -> None:
     assert len(points(parsed(chart_svg(replace(CHART, lines=(line,)))))) == 2
 
 
-def test_what_is_not_finite_is_marked_and_counted() -> None:
+def test_non_finite_values_are_marked_and_counted() -> None:
     values = [1.0] * 60 + [math.nan] * 30 + [math.inf] + [1.0] * 9
     root = parsed(chart_svg(replace(CHART, lines=(Line("loss", TIMES, values),))))
     assert any("31 values are not finite" in title for title in titles(root))

@@ -126,9 +126,9 @@ async def test_a_log_that_is_not_there_yet_is_waited_for(
     fake.jobs[0]["driver_node_id"] = None
 
     async def start() -> None:
-        await asyncio.sleep(2 * POLL_S)
+        await fake.until_asked("/api/jobs/", 2)
         fake.jobs[0] |= {"driver_node_id": HEAD, "status": "RUNNING"}
-        await asyncio.sleep(2 * POLL_S)
+        await fake.until_asked(STREAM, 2)
         fake.write(LOG, "hello\n")
         fake.end_job("one")
 

@@ -144,7 +144,7 @@ Error: {}
         (500, PY_SPY_FAILED.format("it broke"), CockpitError, "Error: it broke", ""),
     ],
 )
-async def test_what_fails_is_a_sentence_with_what_to_do(
+async def test_failed_tool_is_an_error_with_a_todo(
     status: int, text: str, kind: type[CockpitError], why: str, todo: str
 ) -> None:
     async with answering(status, text) as client:

@@ -74,7 +74,7 @@ def test_a_gap_in_the_end_of_a_file_asks_for_all_of_it(progress: Progress) -> No
     assert progress.complaint == "2 records missing in the stream"
 
 
-def test_what_is_remembered_is_bounded(progress: Progress) -> None:
+def test_remembered_sequence_numbers_are_limited(progress: Progress) -> None:
     for number in range(1, 3 * REMEMBERED):
         progress.take(line(number))
     assert len(progress._came) == REMEMBERED + 1

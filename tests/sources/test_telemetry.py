@@ -194,7 +194,7 @@ async def test_a_gap_longer_than_the_tail_is_filled_from_the_whole_file(
     assert health.error == ""
 
 
-async def test_what_cannot_be_read_is_skipped_counted_and_reported(
+async def test_unreadable_lines_are_skipped_counted_and_reported(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     fake.add_job("one")

@@ -149,7 +149,7 @@ async def test_following_reader_continues_in_the_next_file_before_it_lists_files
     assert steps(seen) == list(range(1, 101))
 
 
-async def test_who_falls_behind_reports_what_is_missing_and_continues(
+async def test_reader_that_falls_behind_reports_lost_lines_and_continues(
     driver: Driver, fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     driver.story()

@@ -163,7 +163,7 @@ async def test_the_stack_trace_of_a_run_that_failed_becomes_its_last_line(
     assert lines == ["", "", "ValueError: no such thing", "ValueError: no such thing", ""]
 
 
-async def test_what_telemetry_reports_is_left_to_it_from_then_on(
+async def test_run_of_telemetry_is_dropped_by_the_train_source(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:
     runs = [run("RUNNING"), run("RUNNING", run_id="cd34")]

@@ -142,7 +142,7 @@ def test_a_clock_that_was_far_ahead_leaves_nothing_in_the_future() -> None:
     assert list(series)[-8:] == [(float(s), float(s)) for s in (99, *range(103, 110))]
 
 
-def test_what_comes_a_little_late_stands_where_it_is_received() -> None:
+def test_late_point_is_stored_at_the_newest_time() -> None:
     series = Series(64)
     for at_s in (1.0, 2.0, 1.5, 3.0):
         series.append(at_s, at_s)

@@ -23,7 +23,7 @@ main()
 """
 
 
-def test_it_trains_where_there_is_no_ray_and_continues_by_its_name(
+def test_baseline_trains_without_ray_and_resumes_by_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     argv = [*SMALL, "--storage-path", str(tmp_path)]
@@ -55,7 +55,7 @@ def test_it_trains_where_there_is_no_ray_and_continues_by_its_name(
         (Settings(accumulate=2_000), "do not go round 2000 micro-batches"),
     ],
 )
-def test_what_it_cannot_do_is_reported_in_a_sentence(
+def test_unsupported_settings_are_reported_in_one_sentence(
     settings: Settings, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)

@@ -62,7 +62,7 @@ def test_two_ranks_with_batch_norm_resume_exactly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_what_is_computed_again_is_not_counted_again(compiled: bool) -> None:
+def test_recomputed_batch_norm_is_not_updated_twice(compiled: bool) -> None:
     def buffers(*, again: bool) -> dict[str, Tensor]:
         torch.manual_seed(0)
         model = build(ModelSettings(model="simple_cnn", width=4), (1, 8, 8), 3)

@@ -165,7 +165,7 @@ def test_a_plot_is_well_formed_and_stays_within_its_picture(log: bool) -> None:
     assert "a < b & c" in [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_what_is_not_finite_is_left_out_of_a_plot() -> None:
+def test_non_finite_points_are_omitted_from_a_plot() -> None:
     odd = Line("odd", ((1.0, float("nan")), (2.0, float("inf")), (3.0, 1.0)))
     assert svg(replace(PLOT, lines=(odd,))).count("<circle") == 1
     with pytest.raises(ValueError, match="nothing to plot"):

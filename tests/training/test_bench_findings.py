@@ -106,7 +106,7 @@ def test_bus_bandwidth_is_the_slowest_links(operation: str, ranks: int, factor: 
     assert found.bus_bytes_per_s == pytest.approx(factor * 1e9)
 
 
-def test_what_the_backward_pass_hides_is_not_waited_for() -> None:
+def test_communication_hidden_by_backward_is_not_counted() -> None:
     exchange = communication.Exchange(100, steady(0.12), steady(0.10), steady(0.05))
     assert exchange.exposed_s == pytest.approx(0.02)
     assert exchange.exposed_share == pytest.approx(1 / 6)

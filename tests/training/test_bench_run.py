@@ -129,7 +129,7 @@ def test_an_unusable_object_store_is_one_sentence_and_no_folder(
     assert not any(tmp_path.iterdir())
 
 
-def test_what_keeps_ranks_from_starting_is_one_sentence(
+def test_failure_to_start_ranks_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Reported by a rank in a separate process, which sees no GPU."""
@@ -164,7 +164,7 @@ def test_loops_take_turns_and_end_with_them() -> None:
     assert not any(thread.is_alive() for thread in threads)
 
 
-def test_what_a_loop_raises_reaches_who_ordered_the_turn() -> None:
+def test_exception_of_the_loop_reaches_the_caller() -> None:
     settings = BenchSettings(width=8, workers=1).for_this_run()
     world, data = alone("false"), load(settings)
 

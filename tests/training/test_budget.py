@@ -64,6 +64,6 @@ def test_a_failure_is_charged_as_rays_own_policy_does(what: str) -> None:
         assert retried == (budget == EXPECTED[what])
 
 
-def test_what_no_budget_counts_is_charged_to_none_of_them() -> None:
+def test_uncounted_failure_is_charged_to_no_budget() -> None:
     assert charged(None) == ""
     assert charged(ValueError("of the driver")) == ""

@@ -209,7 +209,7 @@ def run(directory: Path) -> RunDirectory:
     return RunDirectory(LocalFileSystem(), str(directory))
 
 
-def test_what_is_put_aside_is_kept_and_marked_and_no_longer_listed(tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_moved_marked_and_unlisted(tmp_path: Path) -> None:
     older, newer = (str(write(tmp_path / f"checkpoint_{n}")) for n in (1, 2))
     (tmp_path / "checkpoint_9").write_text("a file")
     assert run(tmp_path).checkpoints() == [newer, older]

@@ -136,7 +136,7 @@ def test_a_run_that_had_its_last_step_does_nothing_either(
     assert losses_of(settings, tmp_path, monkeypatch) == {}
 
 
-def test_what_only_ddp_heeds_takes_nothing_from_the_resume_of_another(
+def test_ddp_only_settings_do_not_affect_the_resume_of_other_jobs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = replace(SMALL, workers=2, comm_hook="powersgd", epochs=1)
@@ -181,7 +181,7 @@ def test_a_loss_that_is_not_finite_is_let_through_when_asked(tmp_path: Path) -> 
     assert train(settings, Reported(tmp_path))["step"] == 9
 
 
-def test_its_steps_report_where_their_time_goes_and_what_the_model_needs(
+def test_steps_report_section_times_and_model_flops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = ListSink()

@@ -69,7 +69,7 @@ def test_a_stage_that_zero_has_not_is_refused(monkeypatch: pytest.MonkeyPatch) -
         (replace(SETTINGS, ema_decay=0.9), "--ema-decay 0"),
     ],
 )
-def test_what_deepspeed_cannot_do_here_is_refused(
+def test_unsupported_deepspeed_settings_are_refused(
     settings: Settings, why: str, installed: None
 ) -> None:
     with pytest.raises(Stop, match=why):

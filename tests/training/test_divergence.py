@@ -50,7 +50,7 @@ def test_a_loss_scale_may_skip_steps_but_not_forever(device: torch.device) -> No
     assert wrong[0] == 100 + SKIPPED, "the count began anew with the step that was finite"
 
 
-def test_what_was_read_is_not_kept() -> None:
+def test_at_most_one_unread_check_is_kept() -> None:
     finite = Finite(GPU, skips_steps=False)
     for step in range(50):
         finite.step(step, ONE, ONE)
@@ -66,5 +66,5 @@ def test_what_was_read_is_not_kept() -> None:
         ([1.0, 1.0], "the gradients are not finite at step 7, though every rank's loss is"),
     ],
 )
-def test_it_reports_on_which_ranks(losses: list[float], sentence: str) -> None:
+def test_divergence_error_names_the_ranks(losses: list[float], sentence: str) -> None:
     assert why_not_finite(7, losses) == sentence

@@ -37,7 +37,7 @@ FOUR = Room("CPU", most=4, free=4)
         ),
     ],
 )
-def test_what_a_cluster_lacks_is_reported_and_waited_for_or_fails_as_reported(
+def test_missing_resources_are_reported_and_awaited_or_fail(
     there: Room, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -97,7 +97,7 @@ def test_half_a_cpu_here_and_half_a_cpu_there_are_none(monkeypatch: pytest.Monke
     assert missing_resources.room("CPU") == Room("CPU", most=3, free=0)
 
 
-def test_what_each_rank_reserves_is_counted_node_by_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reserved_resources_are_counted_by_node(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes: list[Any] = [Node("a", 4), Node("b", 3)]
     nodes[0].resources["memory"] = nodes[1].resources["memory"] = 6 * 2**30
     monkeypatch.setattr("training.recovery.nodes.alive", lambda: nodes)

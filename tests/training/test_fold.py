@@ -80,7 +80,7 @@ def test_a_step_may_be_numbered_by_the_loop(fold: StepAggregate) -> None:
     assert (record.first_step, record.step) == (41, 42)
 
 
-def test_what_is_not_reported_is_none_and_never_zero(fold: StepAggregate) -> None:
+def test_unreported_value_is_none_and_not_zero(fold: StepAggregate) -> None:
     fold.step()
     record = taken(fold)
     for name in ("loss", "epoch", "data_wait_s", "comm_s", "checkpoint_s", "grad_norm"):
@@ -96,7 +96,7 @@ def test_a_tensor_is_read_when_taken_and_without_its_graph(fold: StepAggregate) 
 
 
 @pytest.mark.parametrize("bad", [torch.ones(3), "high", object(), [1.0]])
-def test_what_is_no_number_is_left_out(fold: StepAggregate, bad: object) -> None:
+def test_non_numeric_argument_is_omitted(fold: StepAggregate, bad: object) -> None:
     fold.step(loss=bad)
     assert taken(fold).loss is None
 
@@ -109,9 +109,7 @@ class Bad:
 
 
 @pytest.mark.parametrize("bad", ["many", object(), [1], torch.ones(2), Bad()])
-def test_what_cannot_be_counted_adds_nothing(
-    fold: StepAggregate, clock: Clock, bad: object
-) -> None:
+def test_invalid_sample_count_adds_nothing(fold: StepAggregate, clock: Clock, bad: object) -> None:
     fold.step(samples=4, tokens=8)
     for step in (2, bad):
         clock.now += 0.5

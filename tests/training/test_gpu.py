@@ -108,7 +108,7 @@ def test_a_gpu_reports_all_of_its_numbers_in_our_units(nvml: FakeNvml, clock: Cl
         ("nvmlDeviceGetName", set()),
     ],
 )
-def test_what_the_device_does_not_give_is_none_and_the_rest_is_reported(
+def test_unsupported_gpu_metric_is_none_and_others_are_reported(
     function: str, fields: set[str], nvml: FakeNvml, clock: Clock
 ) -> None:
     nvml.unsupported.add(function)

@@ -29,7 +29,7 @@ def finished(folder: Path) -> list[int]:
 
 
 @pytest.mark.parametrize(("whole", "newest"), [((), []), ((20, 40), [20, 40])])
-def test_what_is_damaged_takes_no_place_of_what_is_saved_after_it(
+def test_damaged_checkpoint_does_not_replace_a_later_one(
     whole: tuple[int, ...], newest: list[int], tmp_path: Path
 ) -> None:
     with opened(tmp_path, keep=9) as before:

@@ -22,7 +22,7 @@ def storage(tmp_path: Path) -> Any:
     )
 
 
-def test_what_one_driver_wrote_the_next_one_reads(storage: Any) -> None:
+def test_lineage_file_of_one_driver_is_read_by_the_next(storage: Any) -> None:
     assert lineage.read(storage) is None
     lineage.write(storage, Lineage("ab12", 1, is_up=True))
     lineage.write(storage, Lineage("ab12", 2))

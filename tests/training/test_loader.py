@@ -89,7 +89,7 @@ def test_a_batch_is_what_indexing_gives() -> None:
         assert all(torch.equal(*both) for both in zip(batches[0], expected, strict=True))
 
 
-def test_what_is_evaluated_on_is_not_augmented() -> None:
+def test_evaluation_examples_are_not_augmented() -> None:
     sampler = dealt()
     plain = steps_of(Loader(DIGITS, sampler, ALONE, augmented=False), 5)
     for (_, batches), share in zip(plain, sampler.epoch(5), strict=True):
@@ -98,7 +98,7 @@ def test_what_is_evaluated_on_is_not_augmented() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_what_a_step_does_not_ask_for_is_not_given_to_the_next(workers: int) -> None:
+def test_unused_batch_is_not_passed_to_the_next_step(workers: int) -> None:
     settings = DataSettings(loader_workers=workers)
     whole = steps_of(Loader(DIGITS, dealt(accumulate=3), ALONE), 0)
     left = Loader(DIGITS, dealt(accumulate=3), settings).epoch(0)

@@ -41,7 +41,7 @@ def test_a_rank_that_is_alone_stops() -> None:
     assert isinstance(reported.value, memory.OutOfMemory)
 
 
-def test_what_there_is_enough_for_and_other_errors_go_by() -> None:
+def test_other_errors_are_not_reported_as_out_of_memory() -> None:
     world = World(0, 1, 0, CPU)
     assert len(asks_for(SETTINGS, world, 8)) == 8
     with pytest.raises(RuntimeError, match="negative dimension") as raised:
@@ -59,7 +59,7 @@ def test_on_a_gpu_what_costs_nothing_comes_first() -> None:
     ]
 
 
-def test_what_is_done_already_is_not_advised() -> None:
+def test_setting_that_is_already_enabled_is_not_advised() -> None:
     settings = replace(
         SETTINGS,
         batch_size=1,

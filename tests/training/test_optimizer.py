@@ -31,7 +31,7 @@ def stepped(settings: TrainSettings, steps: int = 5) -> list[Tensor]:
     return [parameter.detach() for parameter in trainer.parameters()]
 
 
-def test_what_multiplies_decays_and_what_adds_does_not() -> None:
+def test_weight_decay_applies_to_matrices_and_not_to_biases() -> None:
     groups = optimizer(model().parameters(), TrainSettings(weight_decay=0.3)).param_groups
     assert [group["weight_decay"] for group in groups] == [0.3, 0.0]
     assert [[item.ndim for item in group["params"]] for group in groups] == [[2, 2], [1] * 4]

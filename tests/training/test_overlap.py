@@ -46,7 +46,7 @@ def train(rank: int, directory: str) -> None:
     dist.destroy_process_group()
 
 
-def test_who_waits_for_a_late_rank_is_exposed_and_the_late_one_is_not(tmp_path: Path) -> None:
+def test_waiting_rank_reports_communication_and_the_late_rank_none(tmp_path: Path) -> None:
     spawn(train, (str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
     late, waits = (json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1))
     # A step's times are reported when the next one begins, and after the first DDP rebuilds its
@@ -141,7 +141,7 @@ class Told:
         ({}, None, 0.03),
     ],
 )
-def test_what_was_not_hidden_is_communication_and_no_longer_backward(
+def test_exposed_communication_is_subtracted_from_backward(
     sections: dict[str, float],
     backward_s: float | None,
     comm_s: float,
@@ -163,7 +163,7 @@ def test_what_was_not_hidden_is_communication_and_no_longer_backward(
     assert record.comm_s == pytest.approx(comm_s)
 
 
-def test_what_is_no_ddp_is_reported_once(
+def test_module_that_is_not_ddp_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     rank = RankTelemetry(0, 1, ListSink())

@@ -55,7 +55,7 @@ def test_a_ranks_notice_is_reported_whenever_it_comes(phases: Phases) -> None:
     )
 
 
-def test_what_a_rank_reports_after_the_attempts_end_begins_nothing(phases: Phases) -> None:
+def test_report_after_the_end_of_an_attempt_begins_no_phase(phases: Phases) -> None:
     phases.wrote(AttemptEnd(run="r", attempt=1))
     assert phases.runs("r", 1) is None
     assert phases.note("r", 1, 0, "restore begins") is None

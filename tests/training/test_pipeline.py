@@ -150,7 +150,7 @@ def test_the_examples_of_a_step_count_once(runs: dict[str, Did], unsplit: dict[s
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_it_learns_with_numbers_of_fewer_bits(precision: str, runs: dict[str, Did]) -> None:
+def test_training_with_reduced_precision_learns(precision: str, runs: dict[str, Did]) -> None:
     ours, theirs = runs[precision].losses, runs["mlp"].losses
     assert ours == pytest.approx(theirs, rel=2e-3)
     assert ours != theirs
@@ -192,7 +192,7 @@ def test_fsdp2_continues_from_it(
         (nn.Linear(2, 2), 2, 2, "Linear does not define `before` and `after` its blocks"),
     ],
 )
-def test_what_cannot_be_a_pipeline_is_refused(
+def test_model_that_cannot_be_split_is_refused(
     model: nn.Module, stages: int, accumulate: int, why: str
 ) -> None:
     settings = replace(MLP, accumulate=accumulate, pipeline="1f1b")

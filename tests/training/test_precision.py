@@ -48,7 +48,7 @@ def test_tf32_is_of_matrices_and_of_convolutions_and_nothing_warns() -> None:
         ("fp16", torch.float16),
     ],
 )
-def test_what_is_multiplied_has_fewer_bits_and_weights_stay_fp32(
+def test_products_have_reduced_precision_and_weights_stay_fp32(
     name: str, answers: torch.dtype
 ) -> None:
     precision, model = Precision(name, CPU), nn.Linear(4, 3)

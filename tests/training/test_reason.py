@@ -83,7 +83,7 @@ def test_any_error_is_one_line_of_bounded_length() -> None:
     assert reason(KeyError()) == "KeyError"
 
 
-def test_what_the_cluster_lacks_is_named_and_what_it_has_is_not() -> None:
+def test_missing_resources_are_named_and_available_ones_are_not() -> None:
     there = {"CPU": 1.0, "memory": 1e9}
     assert lacking(1, {"CPU": 1}, there) == ""
     assert lacking(2, {"CPU": 1}, there) == (

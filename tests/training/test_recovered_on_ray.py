@@ -102,7 +102,7 @@ def troubled(cluster: Cluster, trouble: Trouble) -> Outcome:
     return outcome
 
 
-def test_what_was_not_accepted_when_a_rank_was_killed_is_done_again_to_the_last_bit(
+def test_unaccepted_checkpoint_at_a_kill_is_recomputed_bit_for_bit(
     troubled: Outcome, trouble: Trouble, smooth: Outcome
 ) -> None:
     first = [report for report in reports(troubled.records) if report.attempt == 1]

@@ -19,7 +19,7 @@ def rates(settings: TrainSettings, examples: int = 256) -> list[float]:
     return [found.rate(step) for step in range(20)]
 
 
-def test_it_rises_in_equal_parts_to_the_peak() -> None:
+def test_warmup_is_linear_to_the_peak() -> None:
     assert rates(SETTINGS)[:5] == pytest.approx([0.025, 0.05, 0.075, 0.1, 0.1])
 
 

@@ -195,13 +195,13 @@ def test_a_search_without_a_single_result_reports_why(tmp_path: Path) -> None:
     assert not (tmp_path / BEST).exists()
 
 
-def test_what_a_shell_would_split_is_quoted() -> None:
+def test_arguments_with_spaces_are_quoted() -> None:
     launch, plain = commands("ddp", {"data_path": "/a b", "fused": True})
     assert launch == "cockpit launch ddp --set 'data_path=/a b' --set fused=true"
     assert plain == "python -m training.jobs.ddp --data-path '/a b' --fused true"
 
 
-def test_what_was_asked_otherwise_than_before_is_reported(tmp_path: Path) -> None:
+def test_changed_search_settings_are_reported_on_resume(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path / "new"))
     assert folder.read(SEARCH) == {}
     folder.write(SEARCH, {"samples": 4, "space": "a"})

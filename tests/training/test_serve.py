@@ -75,7 +75,7 @@ def body(**text: Any) -> bytes:
         (body(image_base64=base64.b64encode(bytes(255)).decode()), "255 bytes, not the 256"),
     ],
 )
-def test_what_is_no_image_is_refused_with_a_sentence(sent: bytes, why: str) -> None:
+def test_invalid_image_is_refused_with_a_message(sent: bytes, why: str) -> None:
     with pytest.raises(Refused, match=why) as refused:
         asked(sent, DIGITS)
     assert refused.value.status == 400
@@ -98,7 +98,7 @@ def test_what_is_no_image_is_refused_with_a_sentence(sent: bytes, why: str) -> N
         ({"tokens": [1], "image": BLACK}, "'image' is not known"),
     ],
 )
-def test_what_are_no_tokens_is_refused_with_a_sentence(said: dict[str, Any], why: str) -> None:
+def test_invalid_tokens_are_refused_with_a_message(said: dict[str, Any], why: str) -> None:
     with pytest.raises(Refused, match=why) as refused:
         asked(body(**said), BYTES)
     assert refused.value.status == 400
@@ -330,7 +330,7 @@ def test_many_requests_at_once_are_answered_as_the_model_does(server: Server) ->
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_it_reports_what_it_serves_and_that_it_is_well(server: Server) -> None:
+def test_info_and_health_are_served(server: Server) -> None:
     about = httpx.get(f"{server.url}/info").json()
     assert about["model"] == "convnet"
     assert about["shape"] == [1, 8, 8]
@@ -370,7 +370,7 @@ def test_a_newer_checkpoint_is_taken_on_and_no_request_is_dropped(server: Server
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_what_is_stopped_answers_what_is_under_way_and_leaves_no_process(
+def test_stopped_server_answers_active_requests_and_leaves_no_process(
     server: Server, cluster: Cluster
 ) -> None:
     """The last one: it ends the server of this module."""

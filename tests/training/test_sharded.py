@@ -129,24 +129,24 @@ def runs(pair: list[OfTwo]) -> dict[str, Did]:
 
 
 @pytest.mark.parametrize("way", ["sharded", "full", "replicas", "again"])
-def test_it_learns_what_ddp_learns(way: str, runs: dict[str, Did], folder: Path) -> None:
+def test_sharded_model_learns_as_ddp(way: str, runs: dict[str, Did], folder: Path) -> None:
     """In both forms of checkpoints, with several copies, and with activations computed again."""
     close(weights(folder / way), weights(folder / "ddp"))
     close(runs[way].losses, runs["ddp"].losses)
 
 
-def test_it_learns_what_one_process_learns(runs: dict[str, Did], folder: Path) -> None:
+def test_sharded_model_learns_as_one_process(runs: dict[str, Did], folder: Path) -> None:
     alone = did(World(0, 1, 0, torch.device("cpu")), folder / "alone", EXACT, by_ddp=True)
     close(weights(folder / "sharded"), weights(folder / "alone"))
     close(runs["sharded"].losses, alone.losses)
 
 
-def test_it_keeps_the_statistics_that_ddp_keeps(runs: dict[str, Did], folder: Path) -> None:
+def test_sharded_batch_norm_equals_that_of_ddp(runs: dict[str, Did], folder: Path) -> None:
     close(weights(folder / "norm"), weights(folder / "ddp norm"))
     close(runs["norm"].losses, runs["ddp norm"].losses)
 
 
-def test_its_moving_average_is_that_of_ddp(runs: dict[str, Did], folder: Path) -> None:
+def test_sharded_moving_average_equals_that_of_ddp(runs: dict[str, Did], folder: Path) -> None:
     full, ddp = (
         torch.load(max((folder / way).glob("checkpoint_*")) / "average.pt", weights_only=True)
         for way in ("full", "ddp")
@@ -169,7 +169,7 @@ def test_accumulated_micro_batches_are_one_large_batch(runs: dict[str, Did], fol
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-def test_it_learns_with_numbers_of_fewer_bits(precision: str, runs: dict[str, Did]) -> None:
+def test_training_with_reduced_precision_learns(precision: str, runs: dict[str, Did]) -> None:
     ours, theirs = runs[precision].losses, runs["ddp"].losses
     assert ours == pytest.approx(theirs, rel=2e-3)
     assert ours != theirs
@@ -184,9 +184,7 @@ def test_a_killed_run_resumes_with_the_very_same_losses(runs: dict[str, Did], fo
 
 
 @pytest.mark.parametrize("way", ["ddp after fsdp2", "fsdp2 after ddp", "two after one"])
-def test_it_continues_from_what_others_saved_and_they_from_its_own(
-    way: str, runs: dict[str, Did]
-) -> None:
+def test_sharded_and_full_checkpoints_resume_each_other(way: str, runs: dict[str, Did]) -> None:
     close(runs[way].losses, rest(runs["ddp"]))
 
 

@@ -85,7 +85,7 @@ def test_the_stream_is_for_its_user_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_what_came_in_during_a_tick_is_one_line(tmp_path: Path) -> None:
+def test_records_of_one_tick_are_one_line(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     aggregator = Aggregator(path, tick_s=3600)
     aggregator.push("r", [steps(0, 5)])
@@ -219,7 +219,7 @@ def test_a_long_stream_is_a_row_of_files_whose_numbers_continue(tmp_path: Path) 
     assert seen == list(range(1, seen[-1] + 1))
 
 
-def test_what_it_holds_on_disk_is_bounded(tmp_path: Path) -> None:
+def test_stream_size_on_disk_is_limited(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     long_stream(path, 2000)
     files = [file for file in segments(path) if file.exists()]

@@ -53,7 +53,7 @@ def test_shares_that_differ_are_weighed_and_what_stops_one_rank_stops_all(tmp_pa
     assert {text for _, text in three} == {"rank 1: /data is half downloaded"}
 
 
-def test_what_stops_every_rank_names_none() -> None:
+def test_failure_of_every_rank_names_no_rank() -> None:
     with pytest.raises(Stop, match=r"^nowhere$"):
         alone("false").together(nowhere)
 

@@ -301,7 +301,7 @@ def test_on_a_gpu_its_own_time_counts_and_not_the_hosts(
     assert taken(on_gpu) == pytest.approx({"data": 0.1, "forward": 0.3})
 
 
-def test_what_the_device_is_not_done_with_is_reported_later(
+def test_unfinished_gpu_section_is_reported_later(
     on_gpu: Sections, device: FakeDevice, clock: Clock
 ) -> None:
     device.training = threading.current_thread()

@@ -75,7 +75,7 @@ def test_a_token_out_of_the_vocabulary_is_found_across_files(tmp_path: Path) -> 
         data.train.batch(np.arange(len(data.train)), None)
 
 
-def test_what_cannot_be_read_is_reported_with_the_reason(place: str, s3: ObjectStore) -> None:
+def test_unreadable_token_file_is_reported_with_the_reason(place: str, s3: ObjectStore) -> None:
     with pytest.raises(NoData, match=f"^{place} is not there: a file of uint16 tokens"):
         token_files(place, "uint16")
     filesystem, path = located(place)

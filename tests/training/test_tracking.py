@@ -157,7 +157,7 @@ def logs_of(call: Any) -> list[Any]:
     return [*call.kwargs.get("params", ()), *call.kwargs.get("tags", ())]
 
 
-def test_what_a_server_did_not_take_is_sent_when_it_answers_again(
+def test_metrics_are_sent_again_when_the_server_recovers(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mlflow import MlflowClient

@@ -79,14 +79,14 @@ def test_a_trial_is_reported_when_it_is_new_or_changed_and_at_most_once_a_second
     assert outbox.drained == 1
 
 
-def test_what_goes_wrong_stays_out_of_the_experiment(caplog: pytest.LogCaptureFixture) -> None:
+def test_callback_error_does_not_affect_the_experiment(caplog: pytest.LogCaptureFixture) -> None:
     telemetry = TuneTelemetry(outbox=ListOutbox, clock=Clock())
     telemetry.on_step_end(1, [object()])
     telemetry.on_experiment_end([object()])
     assert caplog.records
 
 
-def test_it_can_be_pickled_with_the_experiment() -> None:
+def test_tune_callback_can_be_pickled() -> None:
     telemetry = TuneTelemetry("loss", "min")
     telemetry._outbox = ListOutbox()
     again = pickle.loads(pickle.dumps(telemetry))

@@ -48,7 +48,7 @@ BODIES: tuple[Body, ...] = (
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.KIND)
-def test_what_is_written_is_what_is_read(body: Body) -> None:
+def test_wire_line_round_trips(body: Body) -> None:
     record = Record(7, 1763712000.25, body)
     line = encode(record)
     assert "\n" not in line

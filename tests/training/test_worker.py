@@ -171,7 +171,7 @@ def test_a_count_that_the_loop_uses_again_is_counted_when_it_is_reported(
     assert record.tokens_per_s * record.step_time_s == pytest.approx(300 / 3)
 
 
-def test_what_was_reported_before_a_resume_was_before_it(
+def test_steps_before_and_after_a_resume_are_one_sample(
     rank: RankTelemetry, sink: ListSink
 ) -> None:
     telemetry.step(loss=1.0)

@@ -152,7 +152,7 @@ def test_an_attempt_of_another_size_begins_again() -> None:
     assert len(tick.ranks) == 101
 
 
-def test_its_lines_and_its_memory_do_not_grow_with_what_is_not_reported() -> None:
+def test_line_and_memory_do_not_grow_with_stale_ranks() -> None:
     clock = Clock()
     made = world(clock)
     for second in range(50):

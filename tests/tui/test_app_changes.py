@@ -72,7 +72,7 @@ async def test_each_question_names_the_cluster_first(cockpit: Open) -> None:
         await seen.sees("Launch a job · demo")
 
 
-async def test_what_the_cluster_does_not_allow_is_refused_with_its_reason(cockpit: Open) -> None:
+async def test_change_without_permission_is_refused_with_the_reason(cockpit: Open) -> None:
     from tests.tui.simulated import digits
 
     simulation = digits()

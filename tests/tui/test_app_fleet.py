@@ -161,7 +161,7 @@ async def test_while_the_way_is_made_the_screen_lives_and_the_last_wish_counts(
         second.session.close()
 
 
-async def test_what_lies_over_the_cluster_before_goes_with_it(cockpit: Open) -> None:
+async def test_dialogs_of_the_previous_cluster_are_closed(cockpit: Open) -> None:
     go, other = threading.Event(), digits()
     other.advance(60)
 

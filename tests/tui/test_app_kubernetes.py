@@ -165,7 +165,7 @@ async def test_the_same_key_unsuspends_a_suspended_cluster(cockpit: Open) -> Non
         (("4", "d"), "Nothing was described.", "describe"),
     ],
 )
-async def test_what_may_not_be_done_is_refused_with_the_reason(
+async def test_forbidden_action_is_refused_with_the_reason(
     cockpit: Open, keys: tuple[str, ...], what: str, verb: str
 ) -> None:
     simulation = kube()

@@ -125,7 +125,7 @@ def test_by_step_points_between_two_ticks_lie_between_two_steps() -> None:
     assert list(placed.values) == [1.0, 3.0]
 
 
-def test_what_is_derived_grows_to_what_is_made_at_once() -> None:
+def test_incremental_series_equals_one_that_is_built_at_once() -> None:
     chance = random.Random(4)
     loss, progress = series([], 128), series([], 128)
     grown = Smoothed(Projected(loss, progress=progress), 0.9)

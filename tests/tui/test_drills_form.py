@@ -38,7 +38,7 @@ def test_targets_and_limits_are_numbers_or_nothing() -> None:
         (DrillForm("pod-kill", hypothesis="luck"), "'luck' is no probe"),
     ],
 )
-def test_what_cannot_be_meant_is_reported(form: DrillForm, what: str) -> None:
+def test_invalid_drill_form_is_reported(form: DrillForm, what: str) -> None:
     with pytest.raises(UsageError, match=what):
         plan(form)
 

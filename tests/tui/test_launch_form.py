@@ -64,7 +64,7 @@ def test_each_job_keeps_what_was_typed_for_it(form: LaunchForm) -> None:
     assert form.changed == {"workers": "4"}
 
 
-def test_what_is_wrong_is_reported_in_the_order_that_is_shown(form: LaunchForm) -> None:
+def test_invalid_settings_are_reported_in_the_displayed_order(form: LaunchForm) -> None:
     form.chosen = "pipeline"
     form.put("batch_size", "many")
     form.put("stages", "2.5")

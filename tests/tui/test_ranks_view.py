@@ -160,7 +160,7 @@ async def test_a_row_of_which_all_cells_change_is_painted_in_one_stretch() -> No
 
 
 @pytest.mark.parametrize("kind", [Symbols.BRAILLE, Symbols.ASCII])
-async def test_how_bad_a_cell_is_shows_without_colour(kind: Symbols) -> None:
+async def test_heat_map_level_is_visible_without_color(kind: Symbols) -> None:
     use_symbols(kind)
     try:
         heat = HeatMap()

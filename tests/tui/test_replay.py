@@ -205,7 +205,7 @@ async def test_the_log_that_was_recorded_is_shown(path: Path) -> None:
         await seen.until(lambda: "INFO train: epoch" in seen.text)
 
 
-async def test_what_is_typed_is_not_taken_for_a_key(path: Path) -> None:
+async def test_typed_text_triggers_no_key_in_replay(path: Path) -> None:
     async with replayed(path, 60) as seen:
         await seen.press("colon", "m", "a", "r", "k", "space", "full_stop", "comma")
         assert seen.at_s == 60

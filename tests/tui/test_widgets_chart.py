@@ -25,7 +25,7 @@ def flat(seconds: int, label: str = "mean") -> Curve:
     return Curve(label, array("d", [T0 + n for n in range(seconds)]), array("d", [1.0] * seconds))
 
 
-async def test_what_stays_the_same_is_not_painted_again() -> None:
+async def test_unchanged_chart_cells_are_not_repainted() -> None:
     chart = LineChart("Loss", window_s=900)
     async with Stage(chart).run_test(size=(80, 12)) as pilot:
         chart.set_curves([flat(500)], T0 + 500)
@@ -49,7 +49,7 @@ async def test_the_chart_reports_what_it_waits_for() -> None:
         assert "Nothing" in chart.text()
 
 
-async def test_what_is_set_is_seen() -> None:
+async def test_curves_that_are_set_are_drawn() -> None:
     chart = LineChart()
     async with Stage(chart).run_test(size=(80, 12)) as pilot:
         chart.set_curves([flat(500)])

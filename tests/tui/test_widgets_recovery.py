@@ -128,7 +128,7 @@ def test_an_instant_before_the_fault_takes_no_time() -> None:
     ]
 
 
-def test_what_is_waited_for_depends_on_what_was_hit() -> None:
+def test_awaited_milestones_depend_on_the_target() -> None:
     assert waits_for(Recovery(DRILL)) is Milestone.DETECTED
     assert waits_for(seen((Milestone.FIRST_STEP, 9.0))) is Milestone.CAUGHT_UP
     assert waits_for(seen((Milestone.THROUGHPUT_BACK, 9.0))) is None

@@ -57,7 +57,7 @@ async def test_a_change_of_one_cell_repaints_that_cell_alone() -> None:
         assert "99 %" in lines(table)[5]
 
 
-async def test_what_is_out_of_sight_or_the_same_repaints_nothing() -> None:
+async def test_hidden_or_unchanged_rows_are_not_repainted() -> None:
     table = LineTable(COLUMNS)
     async with Stage(table).run_test(size=(80, 12)) as pilot:
         table.set_rows(some(30))

@@ -92,7 +92,7 @@ async def test_a_change_that_loses_a_race_is_made_again(place: Place) -> None:
     assert "max of 2" in scaled.warning
 
 
-async def test_what_is_not_there_is_named(place: Place) -> None:
+async def test_missing_object_is_named_in_the_error(place: Place) -> None:
     place.ready_cluster()
     other = Place(place.testbed, place.namespace)
     other.cluster("other")
@@ -256,7 +256,7 @@ async def test_objects_are_shown_as_yaml_and_described(place: Place) -> None:
     assert all("Events" in text for _, text in shown.values())
 
 
-async def test_what_a_user_may_not_do_is_reported_before_and_refused_with_the_reason(
+async def test_missing_permission_is_reported_and_the_change_refused(
     place: Place,
 ) -> None:
     place.ready_cluster()

@@ -72,7 +72,9 @@ async def test_the_fleet_follows_what_comes_and_goes(place: Place) -> None:
     await until(events, has("second"))
 
 
-async def test_who_may_not_list_all_namespaces_sees_the_contexts_own(place: Place) -> None:
+async def test_user_without_cluster_wide_list_sees_the_namespace_of_the_context(
+    place: Place,
+) -> None:
     place.cluster("mine")
     kubeconfig = place.user("cockpit-narrow", [READ])
     document = yaml.safe_load(kubeconfig.read_text())

@@ -62,7 +62,7 @@ def test_a_secrets_data_is_never_shown() -> None:
     assert "aHVudGVyMg" not in as_yaml(made)
 
 
-def test_what_only_the_api_server_needs_is_left_out_and_what_is_huge_is_cut() -> None:
+def test_manifest_omits_managed_fields_and_cuts_huge_values() -> None:
     text = as_yaml(POD)
     assert "managedFields" not in text
     assert "last-applied" not in text

@@ -63,7 +63,7 @@ def test_replicas_above_max_are_wanted_only_up_to_max() -> None:
     assert group.note == "asks for 7, taken as 5 (max 5)"
 
 
-def test_what_the_autoscaler_holds_is_named() -> None:
+def test_pods_held_by_the_autoscaler_are_in_the_note() -> None:
     moment = Moment.of("autoscaler-held")
     (group,) = worker_groups(moment.cluster, moment.pods)
     assert (group.desired, group.ready, group.autoscaled) == (0, 2, True)

@@ -111,7 +111,7 @@ async def test_uid_and_labels_come_with_the_one_request_for_the_table() -> None:
         ("", "\x1b[2JRunning", PodPhase.RUNNING),
     ],
 )
-async def test_what_kubectl_calls_a_status_is_a_phase_and_a_reason(
+async def test_status_column_of_kubectl_becomes_phase_and_reason(
     ready: str, status: str, phase: PodPhase
 ) -> None:
     found = await look(Client(worker("w", ready, status)), "pods")

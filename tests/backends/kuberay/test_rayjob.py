@@ -84,9 +84,7 @@ def test_a_cluster_of_its_own_follows_the_pattern_and_carries_the_package() -> N
         (replace(OWN, queue="slurm:team-a"), "names no queue"),
     ],
 )
-def test_what_kuberay_would_not_take_is_refused_before_it_is_sent(
-    wrong: RayJobSpec, said: str
-) -> None:
+def test_invalid_rayjob_is_refused_before_it_is_sent(wrong: RayJobSpec, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         resource(REF, pattern(), wrong)
 
@@ -201,7 +199,7 @@ async def test_job_in_a_queue_is_pending_and_ends_by_its_deadline(place: Place) 
     assert (listed.jobs[0].status, listed.jobs[0].queue) == (JobStatus.PENDING, "team-a")
 
 
-def test_what_the_driver_reserves_is_in_the_object() -> None:
+def test_driver_resources_are_in_the_rayjob() -> None:
     driver = DriverResources(cpus=1, gpus=0.5, custom={"slot": 2})
     made = resource(REF, pattern(), replace(SPEC, driver=driver))["spec"]
     assert (made["entrypointNumCpus"], made["entrypointNumGpus"]) == (1, 0.5)

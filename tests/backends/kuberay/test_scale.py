@@ -39,7 +39,7 @@ def test_a_patch_tests_what_it_was_made_for() -> None:
     }
 
 
-def test_what_is_so_already_needs_no_patch() -> None:
+def test_scale_to_the_current_size_sends_no_patch() -> None:
     assert ask(Moment.of("ready"), 2).patch == ()
 
 

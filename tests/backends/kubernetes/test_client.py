@@ -75,7 +75,7 @@ async def test_a_list_comes_in_pages_of_one_version(client: KubeClient, namespac
         await client.delete(maps(namespace, f"page-{number}"))
 
 
-async def test_what_one_may_not_do_is_reported_with_verb_and_resource(
+async def test_forbidden_request_is_reported_with_verb_and_resource(
     control_plane: Testbed, namespace: str
 ) -> None:
     client = client_of(control_plane.plane.user_kubeconfig("nobody-in-particular"))

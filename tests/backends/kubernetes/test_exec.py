@@ -178,7 +178,7 @@ async def test_without_the_right_it_is_reported(kubernetes: Testbed, place: str)
     await client.aclose()
 
 
-async def test_it_goes_through_the_proxy_of_the_kubeconfig(
+async def test_exec_uses_the_proxy_of_the_kubeconfig(
     kubernetes: Testbed, place: str, tmp_path: Path
 ) -> None:
     async with connect_proxy() as (address, asked):

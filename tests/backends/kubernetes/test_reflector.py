@@ -124,7 +124,7 @@ def list_requests(proxy: FaultyProxy) -> list[str]:
     return [request for request in proxy.asked("configmaps?") if "watch=1" not in request]
 
 
-async def test_what_is_there_is_reported_and_then_every_change(
+async def test_reflector_reports_existing_objects_and_then_each_change(
     client: KubeClient, maps: Maps
 ) -> None:
     await maps.make("a", "1")
@@ -156,7 +156,7 @@ async def test_the_first_page_is_reported_before_the_rest_is_read(
         assert not watched.complete
 
 
-async def test_what_parse_leaves_out_is_not_kept(client: KubeClient, maps: Maps) -> None:
+async def test_object_that_parse_omits_is_not_kept(client: KubeClient, maps: Maps) -> None:
     def even(raw: Any) -> str | None:
         return value(raw) if int(value(raw)) % 2 == 0 else None
 

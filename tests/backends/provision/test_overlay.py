@@ -144,6 +144,6 @@ def test_part_that_is_left_out_leaves_no_reference_to_it() -> None:
         (Wanted(volume=Volume(storage_class="A/B")), "no storage class"),
     ],
 )
-def test_what_kubernetes_would_not_take_is_refused(wanted: Wanted, why: str) -> None:
+def test_invalid_name_or_size_is_refused(wanted: Wanted, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         objects(wanted)
