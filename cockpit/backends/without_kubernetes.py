@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import NoReturn
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any, NoReturn
 
 from cockpit.backends import file_lease
-from cockpit.backends.protocol import VERBS, Change, ExecResult, RayJobSpec, Scaled, Terminal
+from cockpit.backends.protocol import VERBS, Change
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute, QuotaRoom
 from cockpit.model.error import NotAllowedError, UnreachableError, UsageError
 from cockpit.model.event import Event
-from cockpit.model.scale import ScaleRequest
 from cockpit.model.text import as_sentence
 
 ONLY_KUBERNETES = (
@@ -23,6 +22,15 @@ ONLY_KUBERNETES = (
     "evict",
     "isolate",
 )
+
+
+def _refused(what: str) -> Callable[..., Coroutine[Any, Any, NoReturn]]:
+    """A method that refuses every call with this message."""
+
+    async def method(self: WithoutKubernetes, *args: object, **flags: object) -> NoReturn:
+        self._refuse(what)
+
+    return method
 
 
 class WithoutKubernetes:
@@ -37,31 +45,14 @@ class WithoutKubernetes:
     def refused(self) -> dict[str, Capability]:
         return dict.fromkeys(ONLY_KUBERNETES, Capability(False, self.WHY))
 
-    async def attach(
-        self, pod: str, argv: Sequence[str], *, tty: bool, rows: int = 24, columns: int = 80
-    ) -> Terminal:
-        self._refuse("An interactive shell in a pod is not available.")
-
-    async def manifest(self, kind: str, name: str) -> str:
-        self._refuse("There is no Kubernetes object to show.")
-
-    async def describe(self, kind: str, name: str) -> str:
-        self._refuse("There is no Kubernetes object to describe.")
-
-    async def suspend(self, suspended: bool, *, uid: str = "") -> None:
-        self._refuse("Only a RayCluster can be suspended.")
-
-    async def cordon(self, node: str, cordoned: bool, *, uid: str = "") -> None:
-        self._refuse("Only a Kubernetes node can be cordoned.")
-
-    async def evict_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
-        self._refuse("Only a Kubernetes pod can be evicted.")
-
-    async def isolate(self, pod: str, name: str, *, uid: str) -> None:
-        self._refuse("There are no network policies here.")
-
-    async def rejoin(self, name: str) -> None:
-        self._refuse("There are no network policies here.")
+    attach = _refused("An interactive shell in a pod is not available.")
+    manifest = _refused("There is no Kubernetes object to show.")
+    describe = _refused("There is no Kubernetes object to describe.")
+    suspend = _refused("Only a RayCluster can be suspended.")
+    cordon = _refused("Only a Kubernetes node can be cordoned.")
+    evict_pod = _refused("Only a Kubernetes pod can be evicted.")
+    isolate = rejoin = _refused("There are no network policies here.")
+    create_rayjob = stop_rayjob = delete_rayjob = _refused("There are no RayJobs here.")
 
     async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
         await asyncio.to_thread(file_lease.hold, str(self.ref), holder, ttl_s, expired)
@@ -74,15 +65,6 @@ class WithoutKubernetes:
 
     async def quota_room(self) -> tuple[QuotaRoom, ...]:
         return ()
-
-    async def create_rayjob(self, spec: RayJobSpec) -> str:
-        self._refuse("There are no RayJobs here.")
-
-    async def stop_rayjob(self, name: str, *, uid: str) -> None:
-        self._refuse("There are no RayJobs here.")
-
-    async def delete_rayjob(self, name: str, *, uid: str) -> None:
-        self._refuse("There are no RayJobs here.")
 
     async def announce(self, change: Change) -> None:
         """There is no object to leave a trace on."""
@@ -97,14 +79,9 @@ class WithoutKubernetes:
 class WithoutOperator(WithoutKubernetes):
     """A base for what is read-only: it has no operator to create or remove pods."""
 
-    async def scale(self, request: ScaleRequest) -> Scaled:
-        self._refuse("Nothing can be scaled from here.")
-
-    async def delete_pod(self, pod: str, *, uid: str, grace_s: float) -> None:
-        self._refuse("Nothing can be killed from here.")
-
-    async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
-        self._refuse("Nothing can be executed from here.")
+    scale = _refused("Nothing can be scaled from here.")
+    delete_pod = _refused("Nothing can be killed from here.")
+    exec = _refused("Nothing can be executed from here.")
 
     def logs(
         self, pod: str, *, follow: bool, lines: int = 1000, previous: bool = False

@@ -24,7 +24,7 @@ from cockpit.tui.changes.actions import Connect
 from cockpit.tui.connecting import Connecting
 from cockpit.tui.keys import TITLES, VIEWS, keys_of
 from cockpit.tui.terminal.backlog import is_behind
-from cockpit.tui.terminal.printable import PRINTABLE
+from cockpit.tui.terminal.line_filters import ASCII, PRINTABLE
 from cockpit.tui.terminal.symbols import Symbols, symbols
 from cockpit.tui.theme import DEFAULT_THEME
 from cockpit.tui.view_state import Live, ViewState
@@ -107,11 +107,8 @@ class CockpitApp(Connecting):
         return theme.semantic_variables(self.current_theme)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        if symbols() is not Symbols.ASCII:
-            return [*super().get_line_filters(), PRINTABLE]
-        from cockpit.tui.terminal.ascii import ASCII
-
-        return [*super().get_line_filters(), PRINTABLE, ASCII]
+        filters = [*super().get_line_filters(), PRINTABLE]
+        return [*filters, ASCII] if symbols() is Symbols.ASCII else filters
 
     def get_default_screen(self) -> Screen[Any]:
         from cockpit.tui.main.screen import MainScreen

@@ -11,7 +11,7 @@ from cockpit.sources.polling.backoff import Backoff
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.http import MissingError
 from cockpit.sources.ray.log_follower import LINE_LIMIT_BYTES, Follower, Trouble
-from cockpit.sources.ray.logs import JobLogSource, follow_job_log, follow_node_log, job_log
+from cockpit.sources.ray.logs import follow_job_log, follow_node_log, job_log, job_log_source
 from tests.sources.fake_dashboard import HEAD, FakeDashboard, Fault
 
 LOG = "job-driver-one.log"
@@ -201,7 +201,7 @@ async def test_the_source_reports_trouble_and_reports_at_the_end_that_no_more_wi
     fake.add_job("one", "SUCCEEDED")
     fake.write(LOG, numbered(1, 3))
     fake.fail("/api/jobs/one", Fault(status=500, text="boom"))
-    source = JobLogSource(dashboard, "one", clock=lambda: 5.0)
+    source = job_log_source(dashboard, "one", clock=lambda: 5.0)
     events = [event async for event in source.events()]
     troubled, lines, fine, over = events
     assert isinstance(troubled, SourceHealth)

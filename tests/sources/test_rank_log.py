@@ -10,7 +10,8 @@ import pytest
 
 from cockpit.model.event import Event, LogLines, SourceHealth
 from cockpit.sources.ray.dashboard import Dashboard
-from cockpit.sources.ray.rank_log import RankLogSource
+from cockpit.sources.ray.logs import LogSource
+from cockpit.sources.ray.rank_log import rank_log_source
 from tests.sources.fake_dashboard import HEAD, FakeDashboard, Fault
 
 RUNS = "/api/train/v2/runs/v1"
@@ -39,7 +40,7 @@ def state(*logs: str, over: bool) -> str:
     return json.dumps({"train_runs": [run | {"start_time_ns": 10**9, "attempts": attempts}]})
 
 
-async def told(source: RankLogSource) -> list[Event]:
+async def told(source: LogSource) -> list[Event]:
     async with asyncio.timeout(10), aclosing(source.events()) as events:
         return [event async for event in events]
 
@@ -50,7 +51,7 @@ async def test_the_log_is_that_of_the_newest_attempt_and_ends_with_the_run(
     fake.write("old.out", "of attempt 1\n")
     fake.write("new.out", "one\n\x1b[31mtwo\n")
     fake.fail(RUNS, Fault(200, state("old.out", "new.out", over=True)))
-    events = await told(RankLogSource(dashboard, 1))
+    events = await told(rank_log_source(dashboard, 1))
     lines = [line for event in events if isinstance(event, LogLines) for line in event.lines]
     assert lines == ["one", "two"]
     assert {event.stream for event in events if isinstance(event, LogLines)} == {"rank:1"}
@@ -70,7 +71,7 @@ async def test_a_rank_without_a_log_reports_why_and_is_not_asked_for_again(
     fake: FakeDashboard, dashboard: Dashboard, answer: str, why: str
 ) -> None:
     fake.fail(RUNS, Fault(200, answer))
-    [event] = await told(RankLogSource(dashboard, 7))
+    [event] = await told(rank_log_source(dashboard, 7))
     assert isinstance(event, SourceHealth)
     assert not event.ok
     assert "rank 7" in event.error
@@ -88,14 +89,14 @@ async def test_a_run_without_ray_train_does_not_show_the_log_of_the_one_before_i
     async def torchrun() -> str:
         return "ddp_torchrun-2"
 
-    [event] = await told(RankLogSource(dashboard, 1, submission=torchrun))
+    [event] = await told(rank_log_source(dashboard, 1, submission=torchrun))
     assert isinstance(event, SourceHealth)
     assert "ddp_torchrun-2 has no run of Ray Train" in event.error
 
     async def ddp() -> str:
         return "ddp-1"
 
-    events = await told(RankLogSource(dashboard, 1, submission=ddp))
+    events = await told(rank_log_source(dashboard, 1, submission=ddp))
     assert [line for one in events if isinstance(one, LogLines) for line in one.lines] == [
         "of the run before"
     ]

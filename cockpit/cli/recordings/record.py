@@ -21,7 +21,7 @@ from cockpit.session import monitored
 from cockpit.session.memory import collect_often
 from cockpit.session.monitored import MonitoredSession
 from cockpit.sources.ray.dashboard import Dashboard
-from cockpit.sources.ray.logs import JobLogSource
+from cockpit.sources.ray.logs import job_log_source
 from cockpit.store.run import RunView
 from cockpit.store.selectors import loss_of, step_of
 
@@ -117,7 +117,7 @@ class Watch:
     def _follow_log(self, run: RunView | None) -> None:
         """No screen shows the log here, so only this reads it."""
         if run is not None and run.submission_id and run.id not in self._followed:
-            source = JobLogSource(Dashboard(self.session.backend.dashboard), run.submission_id)
+            source = job_log_source(Dashboard(self.session.backend.dashboard), run.submission_id)
             self._followed[run.id] = source.name
             self.session.add(source)  # once, however many runs the job has
 

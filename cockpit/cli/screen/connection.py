@@ -14,8 +14,8 @@ from cockpit.drills.plan.plan import parse_blast_radius
 from cockpit.session import monitored
 from cockpit.session.session import Session, Source
 from cockpit.sources.ray.dashboard import Dashboard
-from cockpit.sources.ray.logs import JobLogSource
-from cockpit.sources.ray.rank_log import RankLogSource
+from cockpit.sources.ray.logs import job_log_source
+from cockpit.sources.ray.rank_log import rank_log_source
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 from cockpit.tui.changes.actions import READ_ONLY, Connection
@@ -56,13 +56,10 @@ def _log_source(backend: Backend, session: Session) -> Callable[[str], Source | 
     def source(stream: str) -> Source | None:
         kind, _, name = stream.partition(":")
         if kind == "job":
-            return JobLogSource(Dashboard(backend.dashboard), name)
+            return job_log_source(Dashboard(backend.dashboard), name)
         if kind == "rank":
-            return RankLogSource(
-                Dashboard(backend.dashboard),
-                int(name),
-                submission=lambda: session.ask(job_of_run),
-            )
+            dashboard = Dashboard(backend.dashboard)
+            return rank_log_source(dashboard, int(name), lambda: session.ask(job_of_run))
         if kind in ("pod", "previous"):
             return PodLogSource(backend, name, previous=kind == "previous")
         if kind == "all":

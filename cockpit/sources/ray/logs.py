@@ -77,14 +77,11 @@ class LogSource:
         name: str,
         dashboard: Dashboard,
         where: Locate,
-        *,
-        tail_lines: int | None = TAIL_LINES,
-        poll_s: float = POLL_S,
         clock: Callable[[], float] = server_time,
     ) -> None:
         self.name = name
         self._clock = clock
-        self._follower = Follower(dashboard, where, tail_lines=tail_lines, poll_s=poll_s)
+        self._follower = Follower(dashboard, where, tail_lines=TAIL_LINES)
 
     async def events(self) -> AsyncGenerator[Event, None]:
         try:
@@ -104,22 +101,11 @@ class LogSource:
         yield SourceHealth(at_s=self._clock(), source=self.name, ok=True, absent=True)
 
 
-class JobLogSource(LogSource):
+def job_log_source(
+    dashboard: Dashboard, job_id: str, clock: Callable[[], float] = server_time
+) -> LogSource:
     """One job's log, `job:ID`; ends when the job does."""
-
-    def __init__(
-        self,
-        dashboard: Dashboard,
-        job_id: str,
-        *,
-        tail_lines: int | None = TAIL_LINES,
-        poll_s: float = POLL_S,
-        clock: Callable[[], float] = server_time,
-    ) -> None:
-        where = job_log(dashboard, job_id)
-        super().__init__(
-            f"job:{job_id}", dashboard, where, tail_lines=tail_lines, poll_s=poll_s, clock=clock
-        )
+    return LogSource(f"job:{job_id}", dashboard, job_log(dashboard, job_id), clock)
 
 
 async def _lines(

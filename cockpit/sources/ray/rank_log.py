@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from cockpit.model.clock import server_time
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.http import MissingError
-from cockpit.sources.ray.log_follower import POLL_S, Locate, LogFile
-from cockpit.sources.ray.logs import TAIL_LINES, LogSource
+from cockpit.sources.ray.log_follower import Locate, LogFile
+from cockpit.sources.ray.logs import LogSource
 
 
 async def any_job() -> str:
@@ -44,20 +43,8 @@ def rank_log(
     return locate
 
 
-class RankLogSource(LogSource):
+def rank_log_source(
+    dashboard: Dashboard, rank: int, submission: Callable[[], Awaitable[str]] = any_job
+) -> LogSource:
     """One rank's log, `rank:N`; ends with its run."""
-
-    def __init__(
-        self,
-        dashboard: Dashboard,
-        rank: int,
-        *,
-        submission: Callable[[], Awaitable[str]] = any_job,
-        tail_lines: int | None = TAIL_LINES,
-        poll_s: float = POLL_S,
-        clock: Callable[[], float] = server_time,
-    ) -> None:
-        where = rank_log(dashboard, rank, submission)
-        super().__init__(
-            f"rank:{rank}", dashboard, where, tail_lines=tail_lines, poll_s=poll_s, clock=clock
-        )
+    return LogSource(f"rank:{rank}", dashboard, rank_log(dashboard, rank, submission))

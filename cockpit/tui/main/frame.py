@@ -21,7 +21,7 @@ from cockpit.tui.rows.text import (
     stale_source_rows,
 )
 from cockpit.tui.view_state import ViewState
-from cockpit.tui.widgets.few_lines import StyledLine
+from cockpit.tui.widgets.few_lines import StyledLine, markup
 
 _SEPARATOR = Content.styled(" │ ", "$muted")
 
@@ -180,15 +180,10 @@ class DrillLine(Line):
         found = None if view == "drills" else found
         self.display = found is not None
         if found is not None:
-            parts = [Content.styled(text, _centered(message)) for text, message in found]
+            parts = [Content.styled(text, markup(style)) for text, style in found]
             left = Content.assemble(Content.styled(" drill ", "bold $warning"), *parts)
             right = Content.styled("X aborts ", "$muted")
             self.show(_spread(left, right, self.size.width or self.app.size.width))
-
-
-def _centered(text: str) -> str:
-    """A style of the palette as Textual markup."""
-    return " ".join(label if label == "bold" else f"${label}" for label in text.split())
 
 
 class KeyBar(Line):

@@ -35,12 +35,12 @@ def cut(line: StyledLine, width: int) -> StyledLine:
 def as_content(*lines: StyledLine) -> Content:
     """Styled lines as a text that may wrap."""
     return Content("\n").join(
-        Content.assemble(*(Content.styled(text, _markup(style)) for text, style in line))
+        Content.assemble(*(Content.styled(text, markup(style)) for text, style in line))
         for line in lines
     )
 
 
-def _markup(style: str) -> str:
+def markup(style: str) -> str:
     """A style as Textual markup."""
     return " ".join(w if w in ("bold", "reverse") else f"${w}" for w in style.split())
 

@@ -1,10 +1,16 @@
-"""The UI in ASCII, for terminals whose font or encoding has no other characters."""
+"""Filters of all displayed text: no control characters, and ASCII where a terminal needs it.
+
+Sources already clean their text. PRINTABLE covers what they miss, in every widget, title and
+message. ASCII is for terminals whose font or encoding has no other characters.
+"""
 
 from __future__ import annotations
 
 from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
+
+from cockpit.model.text import CONTROLS
 
 _LIKE = {
     "─━═▔▁▂▃▄": "-",
@@ -46,3 +52,16 @@ class AsciiFilter(LineFilter):
 
 
 ASCII = AsciiFilter()
+
+
+class PrintableFilter(LineFilter):
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [
+            segment
+            if segment.control or segment.text.isprintable()
+            else Segment(CONTROLS.sub("", segment.text), segment.style)
+            for segment in segments
+        ]
+
+
+PRINTABLE = PrintableFilter()
