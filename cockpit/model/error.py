@@ -54,7 +54,7 @@ class ReplacedError(CockpitError):
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(
             f"{kind} {name} was replaced since the plan was shown.",
-            "Another one has its name now; it was left alone.",
+            "Another object has its name now; it was not changed.",
             "Ask again to see it as it is now.",
         )
         self.kind, self.name = kind, name

@@ -147,7 +147,7 @@ def _sections(kept: KeptDrill, earlier: Sequence[DrillRecord]) -> Iterator[Secti
     yield Section("phases", "Recovery by phase", tuple(_phases(record)))
     yield Section("curves", "Curves around the fault", tuple(_charts(kept)))
     yield Section("hypothesis", "Hypothesis", _hypothesis(record))
-    yield Section("compared", "Beside earlier drills of its kind", _compared(record, earlier))
+    yield Section("compared", "Comparison with earlier drills", _compared(record, earlier))
     yield Section("drill", "Stages of the drill", tuple(_went_on(record)))
 
 

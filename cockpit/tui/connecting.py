@@ -113,7 +113,7 @@ class Connecting(AppBase):
     def switch(self, ref: ClusterRef) -> None:
         reconnect = self.connection.reconnect if self.connection else None
         if reconnect is None:
-            self.trouble(CockpitError("There is no other cluster to look at from here."))
+            self.trouble(CockpitError("There is no other cluster to switch to."))
             return
         self.switching = ref
         to = reconnect

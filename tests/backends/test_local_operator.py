@@ -258,7 +258,7 @@ async def test_a_pod_that_wants_a_gpu_waits_for_one_and_reports_it(
     async with operated(
         write(tmp_path, 'echo "GPUs $CUDA_VISIBLE_DEVICES."; exec sleep 99', group)
     ):
-        await until(lambda: any("no free GPU: wants 1" in pod.reason for pod in pods()), 10)
+        await until(lambda: any("no free GPU: needs 1" in pod.reason for pod in pods()), 10)
         await until(ready(1), 10)
         (lucky,) = (pod.name for pod in pods() if pod.ready)
         lines = [line async for line in LocalBackend(NAME).logs(lucky, follow=False)]

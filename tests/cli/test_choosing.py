@@ -199,7 +199,7 @@ def test_nothing_at_all_explains_how_to_begin(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     assert not cluster_choice.kubernetes_is_configured()
-    with pytest.raises(UnreachableError, match="no cluster to look at"):
+    with pytest.raises(UnreachableError, match="No cluster was found"):
         connect.backend(args())
     with pytest.raises(UnreachableError, match="no local cluster 'x'"):
         connect.backend(args(cluster="x"))

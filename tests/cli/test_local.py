@@ -42,7 +42,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Taken:
 def test_pods_that_live_are_not_taken_down_unasked(lab: Taken, capsys: Capture) -> None:
     assert main(["local", "down", "lab"]) == 2
     reported = capsys.readouterr().err
-    assert "Take down local cluster lab: 1 pod, every run on it, and its files." in reported
+    assert "Delete local cluster lab: 1 pod, every run on it, and its files." in reported
     assert "Add --yes" in reported
     assert main(["local", "down", "lab", "--dry-run"]) == 0
     assert main(["--read-only", "local", "down", "lab", "--yes"]) == 4

@@ -56,10 +56,10 @@ def test_a_verb_that_does_not_exist_gets_the_nearest(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [
-        (["status"], 3, "no cluster to look at"),
+        (["status"], 3, "No cluster was found"),
         (["--local", "--cluster", "nope", "pods"], 3, "no local cluster 'nope'"),
         (["pods", "--local", "--cluster", "nope"], 3, "no local cluster 'nope'"),
-        (["local", "down"], 3, "no local cluster to take down"),
+        (["local", "down"], 3, "no local cluster to delete"),
         (["local", "down", "nope"], 3, "no local cluster 'nope'"),
         (["local", "status", "nope"], 3, "no local cluster 'nope'"),
         (["local", "up", "../evil"], 2, "'../evil'"),

@@ -622,7 +622,7 @@ async def test_more_targets_than_there_are_is_an_error_and_no_smaller_drill() ->
     wanted = plan(faults=(FaultSpec("obedient", target=TargetSpec(count=3)),))
     record = await experiment(context, Obedient(), wanted).conduct()
     assert record.verdict is Verdict.REFUSED
-    assert "3 are to be hit" in record.why
+    assert "fewer than the 3 targets" in record.why
 
 
 async def test_preparing_has_a_time_limit() -> None:

@@ -108,7 +108,7 @@ def test_a_run_without_a_checkpoint_would_lose_everything() -> None:
 def test_a_fault_in_the_middle_of_a_recovery_is_warned_of() -> None:
     store = reduced([*well(), run_seen(106.0, RunState.RESTARTING)])
     assert warnings(store, HIT) == (
-        "run demo is RESTARTING: it has not come back from what was before",
+        "run demo is RESTARTING: it has not recovered from an earlier fault",
     )
     store = reduced([*well(), run_seen(106.0, RunState.RESTARTING), started(114.0, 2, ONE, TWO)])
     store.apply(run_seen(114.0, RunState.RUNNING))

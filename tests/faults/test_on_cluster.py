@@ -157,7 +157,7 @@ def test_a_dead_cluster_is_shown_as_it_is_and_taken_down() -> None:
     run("launch", "checkpointed").is_a_sentence(3, f"cockpit local down {NAME}", plan=2)
     run("local", "up", NAME).is_a_sentence(1, f"cockpit local down {NAME}")
     with running("local", "down", NAME, "--yes") as down:
-        down.saw("Take down")
+        down.saw("Delete local cluster")
         down.signal(signal.SIGINT)
         assert down.ends(15) == 130
     nothing_left(NAME, uid)

@@ -50,7 +50,7 @@ def test_the_screen_in_a_pipe_reports_what_to_use_instead() -> None:
 
 
 def test_a_verb_needs_no_more_than_a_dumb_terminal() -> None:
-    shell('TERM=dumb "$@" status').is_a_sentence(3, "no cluster to look at", "cockpit local up")
+    shell('TERM=dumb "$@" status').is_a_sentence(3, "No cluster was found", "cockpit local up")
 
 
 def test_a_locale_without_our_characters_gets_plain_ones() -> None:

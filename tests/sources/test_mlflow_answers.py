@@ -99,7 +99,7 @@ async def test_a_slow_server_is_given_up_after_a_time_in_all(trickling: bool) ->
         begun_s = time.monotonic()
         error = await failure(server, timeout_s=0.4)
     assert isinstance(error, UnreachableError)
-    assert "no whole answer came within 0.4 s" in error.why
+    assert "no complete answer within 0.4 s" in error.why
     assert time.monotonic() - begun_s < 6.0
 
 

@@ -92,7 +92,7 @@ async def test_the_head_is_listed_with_its_numbers(ray: Dashboard) -> None:
 
 
 async def test_a_wrong_or_missing_token_is_refused_and_reports_it(route: DashboardRoute) -> None:
-    for headers, text in (({}, "wants a token"), ({"Authorization": "Bearer no"}, "refused")):
+    for headers, text in (({}, "requires a token"), ({"Authorization": "Bearer no"}, "refused")):
         async with Dashboard(DashboardRoute(route.base_url, headers)) as stranger:
             with pytest.raises(NotAllowedError, match=text):
                 await stranger.nodes()

@@ -130,7 +130,7 @@ async def test_an_answer_that_is_cut_or_stops_in_the_middle_is_a_server_that_fai
     async with RawServer(lambda _: longer, chunk_bytes=len(longer), pause_s=9.0).serve() as server:
         stopped = await failure(server, timeout_s=0.3)
     assert isinstance(stopped, UnreachableError)
-    assert "no whole answer came within 0.3 s" in stopped.why
+    assert "no complete answer within 0.3 s" in stopped.why
 
 
 async def test_an_answer_that_is_not_the_encoding_it_claims_is_garbage() -> None:

@@ -142,7 +142,7 @@ async def test_quitting_asks_while_a_cluster_that_is_down_is_there(
         )
         await seen.until(lambda: seen.app.store.health is ClusterHealth.DOWN)
         await seen.press("q")
-        await seen.sees("Quit?", "Quitting takes down the cluster demo.")
+        await seen.sees("Quit?", "Quitting deletes the cluster demo.")
 
 
 async def test_quitting_asks_only_when_something_goes_down_with_it(cockpit: Open) -> None:
@@ -152,7 +152,7 @@ async def test_quitting_asks_only_when_something_goes_down_with_it(cockpit: Open
         assert seen.app.return_code == 0
     async with cockpit(ends="the cluster demo") as seen:
         await seen.press("q")
-        await seen.sees("Quit?", "Quitting takes down the cluster demo.")
+        await seen.sees("Quit?", "Quitting deletes the cluster demo.")
         await seen.press("n")
         assert seen.app.return_value is None
         await seen.press("q", "y")

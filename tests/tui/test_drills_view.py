@@ -471,7 +471,7 @@ async def test_a_kill_by_hand_is_among_the_earlier_drills(cockpit: Open) -> None
         await seen.press("6", "o")
         await seen.sees("Earlier drills · 1", "by hand", "18.5 s")
         await seen.press("enter")
-        await seen.sees("Killed by hand", "first new step")
+        await seen.sees("A kill: measured", "first new step")
 
 
 async def test_a_name_from_the_cluster_cannot_write_on_the_screen(cockpit: Open) -> None:

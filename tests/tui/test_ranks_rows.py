@@ -110,7 +110,7 @@ def test_a_filter_that_is_not_understood_reports_it_and_hides_nothing() -> None:
     rows = RankRows()
     shown = rows.rows(store, run, simulation.now_s, Order(text="speed>3"))
     assert len(shown.rows) == 16
-    assert "nothing is called speed here" in shown.problem
+    assert "there is no column speed" in shown.problem
     shown = rows.rows(store, run, simulation.now_s, Order(text="gpu<fast"))
     assert "fast is no number" in shown.problem
 

@@ -71,7 +71,7 @@ async def test_heat_map_of_a_thousand_ranks_is_moved_coloured_filtered_and_opene
         await press(seen, "greater_than_sign", *"0.1", "enter")
         await seen.sees("2 of 1,000 ranks with “step_time>0.1”")
         await press(seen, "escape", "slash", *"sped", "greater_than_sign", *"1", "enter")
-        await seen.sees("nothing is called sped here")
+        await seen.sees("there is no column sped")
         await press(seen, "escape", "o")
         assert heat.has_focus
         await press(seen, "right", "right", "down", "left")

@@ -1,4 +1,4 @@
-"""Put a local cluster up, look at it, and take it down without a trace."""
+"""Start and inspect a local cluster, and delete it with all its traces."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def _check_start(name: str, operator: subprocess.Popen[bytes], *, late: bool) ->
     """The current state of the cluster, while it may still start."""
     cluster = read_cluster(name)
     if cluster is None:
-        raise CockpitError(f"Local cluster {name} was taken down while it started.")
+        raise CockpitError(f"Local cluster {name} was deleted while it started.")
     files = ClusterFiles(cluster.directory)
     if (exit_code := operator.poll()) is not None:
         raise StartError(
@@ -217,7 +217,7 @@ def _check_machine(pods: int) -> None:
     """Raises CockpitError when this machine cannot hold a cluster of this many pods."""
     if importlib.util.find_spec("ray") is None:
         raise CockpitError(
-            "Ray is not installed beside cockpit.",
+            "Ray is not installed in cockpit's environment.",
             f"{sys.executable} has no module named ray.",
             "Install it with cockpit's extra: pip install 'cockpit[train]'",
         )
@@ -229,7 +229,7 @@ def _check_machine(pods: int) -> None:
     if (free := shutil.disk_usage("/tmp").free) < needed:
         raise CockpitError(
             "There is too little room in /tmp for a local cluster.",
-            f"{pods} pods want {needed / 1e6:.0f} MB; {free / 1e6:.0f} MB are free.",
+            f"{pods} pods need {needed / 1e6:.0f} MB; {free / 1e6:.0f} MB are free.",
             "Make room, or ask for fewer workers.",
         )
 

@@ -79,13 +79,13 @@ def stop(args: argparse.Namespace, wanted: str) -> int:
     living = sum(pod.phase is not PodPhase.FAILED for pod in cluster.pods)
     if living or cluster.operator_alive:
         pods = f"{living} pod{'s'[: living != 1]}"
-        plan = f"Take down local cluster {name}: {pods}, every run on it, and its files."
+        plan = f"Delete local cluster {name}: {pods}, every run on it, and its files."
         if not confirm.confirmed(args, [plan], ClusterRef("local", name), destroys=True):
             return confirm.not_confirmed(args)
     else:
         # After a reboot, for example: nothing lives there that could be lost by a slip.
         confirm.refuse_read_only(args)
-        log(f"Take down local cluster {name}: only its files are left.")
+        log(f"Delete local cluster {name}: only its files are left.")
         if args.dry_run:
             log("Dry run: nothing was changed.")
             return int(ExitCode.DONE)
@@ -149,6 +149,6 @@ def _only_one() -> str:
     if len(clusters) == 1:
         return clusters[0].name
     if not clusters:
-        raise UnreachableError("There is no local cluster to take down.")
+        raise UnreachableError("There is no local cluster to delete.")
     names = ", ".join(cluster.name for cluster in clusters)
     raise UsageError(f"There are several local clusters: {names}.", todo="Name one.")

@@ -96,7 +96,7 @@ def _print_compared(record: DrillRecord, records: list[DrillRecord]) -> None:
     measures = [measure for measure in compared(record, records) if measure.earlier]
     if not measures:
         return
-    print("\nBeside earlier drills of this fault, workload and profile:")
+    print("\nCompared with earlier drills of this fault, workload and profile:")
     rows = [
         {
             "what": measure.name,

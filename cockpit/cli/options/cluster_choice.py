@@ -59,9 +59,9 @@ def local(clusters: Sequence[LocalCluster], wanted: str) -> str:
         )
     if not names:
         raise UnreachableError(
-            "There is no cluster to look at.",
+            "No cluster was found.",
             "No local cluster runs.",
-            "Start one with: cockpit local up, or see everything at once with: cockpit demo",
+            "Start one with: cockpit local up, or try the demo: cockpit demo",
         )
     if len(names) > 1:
         raise UsageError(
@@ -80,9 +80,9 @@ def nothing_there(where: Place) -> UnreachableError:
             f"Start it with: cockpit local up {one_line(where.cluster)}",
         )
     return UnreachableError(
-        "There is no cluster to look at.",
+        "No cluster was found.",
         "No local cluster runs, there is no kubeconfig, and no --address was given.",
-        "Start one with: cockpit local up, or see everything at once with: cockpit demo",
+        "Start one with: cockpit local up, or try the demo: cockpit demo",
     )
 
 

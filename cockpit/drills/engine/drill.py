@@ -347,7 +347,7 @@ def _same(now: list[Victims], before: list[Victims] | None) -> list[Victims]:
         raise CockpitError(
             f"The cluster has changed: it would hit {is_now}.",
             f"What was agreed to is {was}.",
-            "Nothing was done; ask for the drill again.",
+            "Nothing was changed. Run the drill again.",
         )
     for old, new in zip(before, now, strict=True):
         for pod, same_name in zip(old.pods, new.pods, strict=True):

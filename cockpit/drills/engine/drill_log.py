@@ -191,7 +191,7 @@ def _missed(plan: DrillPlan, one: Recovery) -> str:
     drill = one.drill
     hit = f"{drill.fault} of {drill.target}"
     if drill.run_id and not one.recovered and one.interrupted is not False:
-        return f"{hit}: the run did not come back" + (f" ({one.reason})" if one.reason else "")
+        return f"{hit}: the run did not recover" + (f" ({one.reason})" if one.reason else "")
     limit_s, took_s = plan.recover_within_s, one.first_step_s
     if limit_s is not None and took_s is not None and took_s > limit_s:
         return f"{hit}: first new step after {in_seconds(took_s, 1)}, not {in_seconds(limit_s)}"

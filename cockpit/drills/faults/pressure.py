@@ -26,7 +26,7 @@ GIB = 1 << 30
 async def cpu_hog(context: DrillContext, victims: Victims, order: Order) -> Prepared:
     for_s, count = duration_s(order), int(order.values["processes"])
     for pod in victims.pods:
-        what = f"{named(pod)} is not there to be hit."
+        what = f"{named(pod)} is not running."
         await pod_script.run(context.backend, pod.name, "inspect", "raylet", what=what)
     many = str(count) if count else "as many as it may use"
     return pod_script.prepared(

@@ -146,7 +146,7 @@ async def programs(context: DrillContext, victims: Victims, program: str) -> tup
     """All processes in the pods of the victims that run the program."""
     found: list[Hit] = []
     for pod in victims.pods:
-        what = f"{named(pod)} has no process to be hit"
+        what = f"{named(pod)} has no process"
         for process in await inspect(context, pod.name, what, program):
             pid = process.partition(":")[0]
             found.append(Hit(pod.name, process, f"{program} (process {pid} in pod {pod.name})"))

@@ -89,7 +89,7 @@ def _pods(store: Store, run: RunView | None, spec: TargetSpec, random: Random) -
         if pod.node_type is NodeType.HEAD and not spec.allow_head:
             raise UsageError(
                 f"Pod {pod.name} is the head.",
-                "Nothing hits the head by chance: GCS, dashboard and drivers die with it.",
+                "The head is no random target: the GCS, the dashboard and drivers end with it.",
                 "Name it: target `head`, or allow_head = true.",
             )
         return (pod,)
@@ -152,7 +152,7 @@ def _named(store: Store, name: str) -> Pod:
 
 
 def _no_rank(store: Store) -> CockpitError:
-    what = "There is no rank to hit."
+    what = "There is no rank to target."
     telemetry = store.sources.get("telemetry")
     if telemetry is None or not telemetry.ok:
         # Without a response it is not known whether there is none.
@@ -194,11 +194,11 @@ def _pods_of_ranks(store: Store, run: RunView | None) -> list[Pod]:
 
 def _draw(found: list[T], count: int, random: Random, what: str) -> list[T]:
     if count < 1:
-        raise UsageError(f"A drill hits 1 or more, not {count}.")
+        raise UsageError(f"A drill needs 1 target or more, not {count}.")
     if len(found) < count:
         raise CockpitError(
-            f"There are {len(found)} {what}, and {count} are to be hit.",
-            todo="Ask for fewer, or wait for the cluster: cockpit pods",
+            f"There are {len(found)} {what}, fewer than the {count} targets.",
+            todo="Select fewer, or wait for the cluster: cockpit pods",
         )
     chosen = random.sample(range(len(found)), count)
     return [found[index] for index in sorted(chosen)]

@@ -48,7 +48,7 @@ def _of_run(store: Store, run: RunView, hit: Sequence[Victims]) -> Iterator[str]
         lost = f"all of its {run.step:,} steps" if run.step else "all of its steps"
         yield f"run {name} has no checkpoint yet: {lost} would be lost"
     if run.state not in (RunState.RUNNING, RunState.UNKNOWN):
-        yield f"run {name} is {run.state.value}: it has not come back from what was before"
+        yield f"run {name} is {run.state.value}: it has not recovered from an earlier fault"
 
 
 def _of_group(store: Store, name: str) -> Iterator[str]:
@@ -56,7 +56,7 @@ def _of_group(store: Store, name: str) -> Iterator[str]:
     if group is None:
         return
     if group.autoscaled:
-        yield f"group {name} is autoscaled: how many of its pods come back is not the drill's alone"
+        yield f"group {name} is autoscaled: the autoscaler may change its number of pods"
     if group.max and group.desired >= group.max:
         yield f"group {name} is at its max of {group.max}: no other pod can replace it"
     if group.desired <= group.min:

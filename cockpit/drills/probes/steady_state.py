@@ -91,7 +91,7 @@ def throughput(store: Store, spec: ProbeSpec, moment: Moment) -> Answer:
     if drill is None:
         return rate > 0, f"{rate:.4g} samples/s"
     if not before:
-        return None, f"{rate:.4g} samples/s, and nothing is known of before"
+        return None, f"{rate:.4g} samples/s, and the throughput before the fault is unknown"
     percent = 100 * rate / before
     holds = percent >= (spec.limit if spec.limit is not None else 90.0)
     return holds, f"{percent:.0f} % ({rate:.4g} of {before:.4g} samples/s)"

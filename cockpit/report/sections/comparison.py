@@ -41,7 +41,7 @@ def compared(store: Store, run: RunView, past: Sequence[RunSummary]) -> Section:
         sizes = tuple((s.world_size, s.samples_per_s, s.efficiency_percent) for s in scales)
         note = "Throughput a rank, of that of the fewest ranks."
         blocks.append(Table("scaling", columns, sizes, "By number of ranks", note))
-    return Section("compared", "Beside other runs", tuple(blocks))
+    return Section("compared", "Comparison with other runs", tuple(blocks))
 
 
 def _sentence(this: RunSummary, others: Sequence[RunSummary]) -> str:

@@ -98,7 +98,7 @@ class MlflowHttp:
                 raise AnswerError(
                     f"an answer of {self.where} is too large",
                     f"more than {self._limit_bytes >> 20} MiB on {path.removeprefix(API)}",
-                    "name the experiments to look at under [mlflow]",
+                    "set the experiments to read in [mlflow]",
                     status=response.status_code,
                 ) from error
             except bounded_body.EncodingError as error:
@@ -155,7 +155,7 @@ class MlflowHttp:
         try:
             yield
         except (httpx.TimeoutException, TimeoutError) as error:
-            why = f"no whole answer came within {in_seconds(self._timeout_s)}"
+            why = f"no complete answer within {in_seconds(self._timeout_s)}"
             raise UnreachableError(f"{self.where} does not answer", why) from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             why = self._plain(str(error)) or type(error).__name__

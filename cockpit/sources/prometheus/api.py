@@ -146,7 +146,7 @@ class Prometheus:
         return one_line(without_credentials(text, credentials(self._settings)))
 
     def _timed_out(self) -> UnreachableError:
-        why = f"no whole answer came within {in_seconds(self._timeout_s)}"
+        why = f"no complete answer within {in_seconds(self._timeout_s)}"
         return UnreachableError(f"{self.where} does not answer", why)
 
     def _strange(self, why: str) -> AnswerError:

@@ -82,7 +82,7 @@ class BoundedSession(requests.Session):
             raise AnswerError(
                 f"{where} sends elsewhere",
                 one_line(f"to {response.headers['Location'].partition('?')[0]}"),
-                "give the address it means; a page to log in wants a token",
+                "set the address that it redirects to; a login page requires a token",
                 status=response.status_code,
             )
         if not response.ok:

@@ -263,7 +263,7 @@ class Http:
         except TimeoutError as error:
             self._route = None
             raise NoDataError(
-                f"{where} does not answer", "the whole answer did not come in time"
+                f"{where} does not answer", "the answer was not complete in time"
             ) from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             self._route = None
@@ -337,7 +337,7 @@ def _refused(route: DashboardRoute, path: str, status: int, body: str) -> Cockpi
         todo = (
             "give the cluster's token: it is in RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH of its head"
         )
-        return NotAllowedError(f"{where} wants a token", why, todo)
+        return NotAllowedError(f"{where} requires a token", why, todo)
     if status == 403:
         todo = "check that the token is this cluster's"
         return NotAllowedError(f"{where} refused the token", why, todo)

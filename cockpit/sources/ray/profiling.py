@@ -92,7 +92,7 @@ class RayTools:
         """
         if seconds < 1:
             raise UsageError(
-                f"A profile of {in_seconds(seconds)} is none.", todo="Ask for 1 s or more."
+                f"A profile of {in_seconds(seconds)} is none.", todo="Set 1 s or more."
             )
         params = process.params | {
             "duration": str(seconds),

@@ -146,7 +146,7 @@ async def leave(app: AppBase) -> None:
     ends = app.connection.ends_with_screen if app.connection else ""
     if ends and await _is_deleted(app):
         ends = ""
-    lines = [f"Quitting takes down {ends}."] if ends else []
+    lines = [f"Quitting deletes {ends}."] if ends else []
     drill = app.conducting
     if drill is not None:
         lines.append(f"The drill {drill.name} is running: it is aborted and undone.")

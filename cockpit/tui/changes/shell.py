@@ -43,7 +43,7 @@ async def open_shell(app: AppBase, pod: str) -> None:
     app.notify(f"Opening a shell in {pod} …", timeout=3, markup=False)
     columns, rows = shutil.get_terminal_size()
     terminal = await app.submit(actions.attach(pod, SHELL, tty=True, rows=rows, columns=columns))
-    title = f"\r\nA shell in {one_line(pod)}. exit comes back; so does ctrl+] three times.\r\n"
+    title = f"\r\nA shell in {one_line(pod)}. To return: exit, or ctrl+] three times.\r\n"
     with app.lend_terminal(), raw(KEYBOARD) as keyboard:
         os.write(SCREEN, title.encode())
         with forwarded_resizes(session, terminal):

@@ -92,7 +92,7 @@ async def _narrow(screen: Viewing, what: str, name: str) -> None:
     """Open the only cluster of a context or a namespace, else the list of its clusters."""
     state = screen.cockpit.view_state()
     if state.fleet is None:
-        raise UsageError("There is only this cluster to look at from here.")
+        raise UsageError("There is no other cluster to switch to.")
     fleet = screen.views.get("fleet")
     narrowed = fleet.context if isinstance(fleet, FleetView) else ""
     context = name if what == "context" else narrowed or (state.ref.context if state.ref else "")

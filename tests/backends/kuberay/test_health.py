@@ -64,7 +64,7 @@ def test_pods_that_cannot_be_made_are_the_message() -> None:
     found, text = health(moment.cluster, moment.pods)
     assert found is ClusterHealth.DEGRADED
     assert text == (
-        "2 of 3 workers ready: quota few is used up (wants pods=1, used pods=3, limit pods=3)"
+        "2 of 3 workers ready: quota few is used up (needs pods=1, used pods=3, limit pods=3)"
     )
 
 

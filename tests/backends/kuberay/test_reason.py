@@ -212,7 +212,7 @@ def test_a_quota_that_is_used_up_is_named_with_its_numbers() -> None:
         "requests.nvidia.com/gpu=16, limited: requests.nvidia.com/gpu=16"
     )
     assert refusal(message) == (
-        "quota gpus is used up (wants requests.nvidia.com/gpu=8, used requests.nvidia.com/gpu=16, "
+        "quota gpus is used up (needs requests.nvidia.com/gpu=8, used requests.nvidia.com/gpu=16, "
         "limit requests.nvidia.com/gpu=16)"
     )
     assert refusal('pods "x" is forbidden: violates PodSecurity "restricted"') == (

@@ -342,7 +342,7 @@ class KubeClient:
             kind = type(error).__name__
             raise unreachable(self.credentials, f"nothing came in time ({kind})") from error
         except TimeoutError as error:
-            raise unreachable(self.credentials, "the whole answer did not come in time") from error
+            raise unreachable(self.credentials, "the answer was not complete in time") from error
         except (bounded_body.AnswerTooLargeError, bounded_body.EncodingError) as error:
             raise unreachable(self.credentials, f"the answer is refused: {error}") from error
         except (httpx.TransportError, httpx.InvalidURL) as error:

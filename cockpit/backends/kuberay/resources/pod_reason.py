@@ -114,7 +114,7 @@ def refusal(message: str) -> str:
     if quota := _QUOTA.search(message):
         name, requested, used, limited = (" ".join(part.split()) for part in quota.groups())
         return one_line(
-            f"quota {name} is used up (wants {requested}, used {used}, limit {limited})", LIMIT
+            f"quota {name} is used up (needs {requested}, used {used}, limit {limited})", LIMIT
         )
     if forbidden := _FORBIDDEN.search(message):
         return one_line(f"pods are refused: {forbidden[1]}", LIMIT)

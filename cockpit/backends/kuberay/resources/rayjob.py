@@ -197,8 +197,8 @@ def _check(spec: RayJobSpec) -> None:
         )
     if spec.own_cluster and len(spec.package) > PACKAGE_LIMIT_BYTES:
         raise UsageError(
-            f"The code is {len(spec.package) / 2**20:.1f} MiB as a package; 1 MiB travels in a"
-            " RayJob with a cluster of its own.",
+            f"The code is {len(spec.package) / 2**20:.1f} MiB as a package; the limit is 1 MiB"
+            " for a RayJob with its own cluster.",
             todo="Launch it on the present cluster, or put the code into the image.",
         )
     if spec.image and not (spec.own_cluster and _IMAGE.fullmatch(spec.image)):

@@ -188,7 +188,7 @@ class Pods:
             return
         if (gpus := self._free_gpus(pod.resources)) is None:
             wanted = math.ceil(pod.resources.gpus)
-            why = f"no free GPU: wants {wanted}, the machine has {len(self._gpus)}"
+            why = f"no free GPU: needs {wanted}, the machine has {len(self._gpus)}"
             if pod.pod.reason != why:
                 pod.enter(PodPhase.PENDING, reason=why)
                 self._notices.write("Pod", pod.name, "FailedScheduling", why, warning=True)

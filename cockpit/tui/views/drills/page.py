@@ -83,7 +83,7 @@ class DrillScreen(DetailScreen):
                 Content.styled(record.verdict.value, style), f"  {one_line(record.why, 300)}"
             )
         else:
-            text = Content.styled("Killed by hand: measured, without a hypothesis.", "$muted")
+            text = Content.styled("A kill: measured, without a hypothesis.", "$muted")
         self._set_text("verdict", text)
         longest_s = max((r.first_step_s or 0.0 for r in past.recoveries), default=0.0)
         scale_s = longest_s if len(past.recoveries) > 1 and longest_s else None

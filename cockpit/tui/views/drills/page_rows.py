@@ -86,7 +86,7 @@ def cost(measured: Recovery) -> list[StyledLine]:
         )
     if measured.reason:
         costs.append(("attempt", attempt_end(measured.reason)))
-    costs += [("missing data", one_line(line, 300)) for line in measured.missing_data]
+    costs += [("missing", one_line(line, 300)) for line in measured.missing_data]
     return [_pair(name, text) for name, text in costs]
 
 

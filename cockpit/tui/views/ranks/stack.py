@@ -36,7 +36,7 @@ SECONDS = 5
 MOST_SECONDS = 60
 """Ray's default of RAY_DASHBOARD_PROFILING_MAX_DURATION_S."""
 FUNCTIONS_SHOWN = 25
-LEFT_ALONE = "The rank's process was left alone."
+LEFT_ALONE = "The rank's process was not changed."
 
 
 class AskSeconds(Dialog[int | None]):
