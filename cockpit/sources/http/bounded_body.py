@@ -7,18 +7,35 @@ stays in memory. Source: httpx 0.28, `_decoders.py`.
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import httpx
+from typing import Protocol
 
 ACCEPT_ENCODING = "gzip"
 """The accepted encodings: besides this one, only deflate is decoded here."""
 PIECE_BYTES = 1 << 18
 ERROR_BYTES = 1 << 18
 """How much is read of an answer that is an error; the rest is left."""
+
+
+class Headers(Protocol):
+    def get(self, key: str, default: str, /) -> str: ...
+
+
+class Response(Protocol):
+    """A response of httpx or of `cockpit.sources.http.client`."""
+
+    @property
+    def is_stream_consumed(self) -> bool: ...
+    @property
+    def content(self) -> bytes: ...
+    @property
+    def status_code(self) -> int: ...
+    @property
+    def is_success(self) -> bool: ...
+    @property
+    def headers(self) -> Headers: ...
+    def aiter_raw(self) -> AsyncIterator[bytes]: ...
 
 
 class AnswerTooLargeError(ValueError):
@@ -29,7 +46,7 @@ class EncodingError(ValueError):
     """A body that is not in the encoding that its header names. One line."""
 
 
-async def pieces(response: httpx.Response) -> AsyncGenerator[bytes, None]:
+async def pieces(response: Response) -> AsyncGenerator[bytes, None]:
     """The decompressed body of an answer opened with `stream`, at most PIECE_BYTES at a time.
 
     Raises EncodingError, and httpx's errors.
@@ -37,13 +54,13 @@ async def pieces(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     if response.is_stream_consumed:  # a complete body, as from httpx.MockTransport
         yield response.content
         return
-    decode = _decoder(response.headers.get("Content-Encoding", ""))
+    decode = _decoder(response.headers.get("content-encoding", ""))
     async for chunk in response.aiter_raw():
         for piece in decode(chunk):
             yield piece
 
 
-async def body(response: httpx.Response, limit_bytes: int) -> bytes:
+async def body(response: Response, limit_bytes: int) -> bytes:
     """Return the decompressed body. Raises AnswerTooLargeError beyond the limit, EncodingError."""
     whole = bytearray()
     async with aclosing(pieces(response)) as read:
@@ -54,7 +71,7 @@ async def body(response: httpx.Response, limit_bytes: int) -> bytes:
     return bytes(whole)
 
 
-async def beginning(response: httpx.Response, limit_bytes: int = ERROR_BYTES) -> bytes:
+async def beginning(response: Response, limit_bytes: int = ERROR_BYTES) -> bytes:
     """The body of an error, up to the limit. Raises EncodingError."""
     whole = bytearray()
     async with aclosing(pieces(response)) as read:

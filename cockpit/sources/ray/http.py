@@ -1,6 +1,8 @@
 """HTTP to the Ray dashboard: one connection pool, and every failure as one of our errors.
 
-httpx is imported when the first request is made, not when this module is: it costs 50 ms.
+`cockpit.sources.http.client` sends the requests; httpx does where it is needed: through a proxy,
+with the system's certificates, and in tests with a transport. Each is imported for the first
+request: httpx costs 50 ms.
 """
 
 from __future__ import annotations
@@ -12,7 +14,12 @@ import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
@@ -28,6 +35,8 @@ from cockpit.sources.http import bounded_body
 
 if TYPE_CHECKING:
     import httpx
+
+    from cockpit.sources.http import client
 else:
     # httpx's own command line brings rich, click and pygments: over a third of its import time,
     # which every short verb would pay. It is optional there, and this makes it absent.
@@ -37,6 +46,7 @@ RouteOf = Callable[[], Awaitable[DashboardRoute]]
 
 TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 5.0
+HEADERS = {"Accept-Encoding": bounded_body.ACCEPT_ENCODING}
 WHOLE_ANSWER_S = 60.0
 """Timeout of a complete response, or twice its timeout between two bytes if that is longer: a
 server that sends a byte a second would block forever."""
@@ -45,7 +55,7 @@ server that sends a byte a second would block forever."""
 class _Way(Struct, frozen=True):
     """The key of a connection pool; httpx handles the host."""
 
-    loopback: bool
+    environment: bool
     secure: bool
     tls: ssl.SSLContext | None
     socket_path: str
@@ -93,8 +103,11 @@ class Http:
         self._transport = transport
         self._route: DashboardRoute | None = None
         self._clients: dict[_Way, httpx.AsyncClient] = {}
+        self._direct: client.Client | None = None
 
     async def aclose(self) -> None:
+        if self._direct is not None:
+            await self._direct.aclose()
         while self._clients:
             await self._clients.popitem()[1].aclose()
 
@@ -155,17 +168,12 @@ class Http:
         with self._explained(route, path):
             async with (
                 asyncio.timeout(max(self._whole_s, 2 * timeout_s)),
-                self._client(route).stream(
-                    method,
-                    route.base_url + path,
-                    params=params,
-                    content=body,
-                    headers={**(headers or {}), **sent},
-                    extensions=_extensions(route),
-                    timeout=self._timeouts(timeout_s),
+                self._open(
+                    route, method, path, params, body, {**(headers or {}), **sent}, timeout_s
                 ) as response,
             ):
-                server_time.correct(response.headers.get("date"), time.monotonic() - began_s)
+                date = response.headers.get("date", "")
+                server_time.correct(date, time.monotonic() - began_s)
                 if not response.is_success:
                     text = (await bounded_body.beginning(response)).decode(errors="replace")
                     raise _refused(route, path, response.status_code, text)
@@ -185,14 +193,7 @@ class Http:
         async with AsyncExitStack() as stack:
             with self._explained(route, path):
                 response = await stack.enter_async_context(
-                    self._client(route).stream(
-                        "GET",
-                        route.base_url + path,
-                        params=params,
-                        headers=sent,
-                        extensions=_extensions(route),
-                        timeout=self._timeouts(idle_s),
-                    )
+                    self._open(route, "GET", path, params, None, sent, idle_s)
                 )
                 if not response.is_success:
                     text = (await bounded_body.beginning(response)).decode(errors="replace")
@@ -200,7 +201,7 @@ class Http:
             yield self._chunks(route, path, response)
 
     async def _chunks(
-        self, route: DashboardRoute, path: str, response: httpx.Response
+        self, route: DashboardRoute, path: str, response: bounded_body.Response
     ) -> AsyncIterator[bytes]:
         with self._explained(route, path):
             async for chunk in bounded_body.pieces(response):
@@ -211,16 +212,64 @@ class Http:
             self._route = await self._route_of()
         return self._route
 
+    def _open(
+        self,
+        route: DashboardRoute,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        read_s: float | None,
+    ) -> AbstractAsyncContextManager[bounded_body.Response]:
+        """Send a request; the response is open within the context."""
+        from cockpit.sources.http import client
+
+        connect_s = min(CONNECT_TIMEOUT_S, self._timeout_s)
+        url = route.base_url + path
+        if (origin := self._origin(route)) is not None:
+            if self._direct is None:
+                self._direct = client.Client(HEADERS)
+            return self._direct.stream(
+                origin,
+                method,
+                url,
+                params=params,
+                content=body,
+                headers=headers,
+                connect_s=connect_s,
+                read_s=read_s,
+                check_peer=route.check_peer,
+            )
+        return self._client(route).stream(
+            method,
+            url,
+            params=params,
+            content=body,
+            headers=headers,
+            extensions=_extensions(route),
+            timeout=(connect_s, read_s, read_s, self._timeout_s),
+        )
+
+    def _origin(self, route: DashboardRoute) -> client.Origin | None:
+        """The dashboard's, if it is reached without httpx."""
+        from cockpit.sources.http import client
+
+        if self._transport is not None or route.proxy:
+            return None
+        if _uses_environment(route) and client.has_proxy():
+            return None
+        return client.origin(route.base_url, tls=route.tls, socket_path=route.socket_path)
+
     def _client(self, route: DashboardRoute) -> httpx.AsyncClient:
         import httpx
 
-        url = urlsplit(route.base_url)
-        loopback, secure = _is_loopback(url.hostname or ""), url.scheme == "https"
-        way = _Way(loopback, secure, route.tls, route.socket_path, route.proxy)
-        client = self._clients.get(way)
-        if client is None:
-            # A bastion usually has HTTP_PROXY set; a loopback address must not be sent to the
-            # proxy. Certificates are loaded (20 ms) only when needed.
+        secure = urlsplit(route.base_url).scheme == "https"
+        environment = _uses_environment(route)
+        way = _Way(environment, secure, route.tls, route.socket_path, route.proxy)
+        found = self._clients.get(way)
+        if found is None:
+            # Certificates are loaded (20 ms) only when needed.
             verify = (route.tls or True) if secure else False
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=10)
             transport = self._transport
@@ -228,32 +277,23 @@ class Http:
                 transport = httpx.AsyncHTTPTransport(
                     uds=route.socket_path, verify=verify, limits=limits
                 )
-            client = self._clients[way] = httpx.AsyncClient(
-                trust_env=not loopback and not route.socket_path,
+            found = self._clients[way] = httpx.AsyncClient(
+                trust_env=environment,
                 verify=verify,
                 proxy=route.proxy or None,
                 transport=transport,
                 limits=limits,
-                headers={"Accept-Encoding": bounded_body.ACCEPT_ENCODING},
+                headers=HEADERS,
             )
-        return client
-
-    def _timeouts(self, read_s: float | None) -> httpx.Timeout:
-        import httpx
-
-        return httpx.Timeout(
-            read_s, connect=min(CONNECT_TIMEOUT_S, self._timeout_s), pool=self._timeout_s
-        )
+        return found
 
     @contextmanager
     def _explained(self, route: DashboardRoute, path: str) -> Iterator[None]:
-        """Convert httpx's errors; after any of them the route is resolved again."""
-        import httpx
-
+        """Convert the client's errors; after any of them the route is resolved again."""
         where = f"the Ray dashboard at {route.base_url}"
         try:
             yield
-        except httpx.ReadTimeout as error:
+        except _read_timeouts() as error:
             self._route = None
             raise NoDataError(
                 f"{where} does not answer", "it accepted the connection and sent nothing"
@@ -265,7 +305,7 @@ class Http:
             raise NoDataError(
                 f"{where} does not answer", "the answer was not complete in time"
             ) from error
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        except _unreachable() as error:
             self._route = None
             text = without_credentials(str(error), route.headers.values())
             why = one_line(text) or type(error).__name__
@@ -275,6 +315,25 @@ class Http:
         except (UnreachableError, NotAllowedError):
             self._route = None  # a renewed token or a moved head has a new route
             raise
+
+
+def _read_timeouts() -> tuple[type[Exception], ...]:
+    from cockpit.sources.http import client
+
+    if (httpx := _imported_httpx()) is None:
+        return (client.ReadTimeoutError,)
+    return client.ReadTimeoutError, httpx.ReadTimeout
+
+
+def _unreachable() -> tuple[type[Exception], ...]:
+    if (httpx := _imported_httpx()) is None:
+        return (OSError,)
+    return OSError, httpx.HTTPError, httpx.InvalidURL
+
+
+def _imported_httpx() -> Any:
+    """httpx, or None if it is not imported: then nothing can raise its errors."""
+    return sys.modules.get("httpx")
 
 
 def _implausible(route: DashboardRoute | None, path: str, why: str) -> AnswerError:
@@ -315,6 +374,14 @@ def _extensions(route: DashboardRoute) -> dict[str, Any]:
             raise
 
     return {"trace": trace}
+
+
+def _uses_environment(route: DashboardRoute) -> bool:
+    """Whether the proxies of the environment apply: a bastion usually has HTTP_PROXY set, and a
+    loopback address must not be sent to the proxy.
+    """
+    host = urlsplit(route.base_url).hostname or ""
+    return not (route.socket_path or _is_loopback(host))
 
 
 def _is_loopback(host: str) -> bool:
