@@ -31,8 +31,10 @@ FOLLOWED = 64
 """Logs that are followed at one time. Each keeps a connection, and the dashboard polls its file."""
 TICK_S = 1.0
 """Between two reads of what was followed: lines that arrive together are folded."""
-CATCH_UP_S = 3.0
-"""For the last lines of the logs that are followed, so that the first rows are in order."""
+CATCH_UP_S, QUIET_S = 3.0, 0.5
+"""For the last lines of the logs that are followed, so that the first rows are in order; without
+more of them for QUIET_S, the remaining logs are taken as empty: an empty log sends nothing.
+"""
 PODS = 100
 """Pods whose own output is read, the first by name."""
 RANKS_EVERY = 10
@@ -67,7 +69,7 @@ class AllLogs:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._behind: set[int] = set()
         """Followed logs without any data so far."""
-        self._caught_up = asyncio.Event()
+        self._arrival = asyncio.Event()
 
     @property
     def title(self) -> str:
@@ -105,8 +107,7 @@ class AllLogs:
         if followed:
             # After the others: the cost of a request grows with the connections that are open.
             self._start({at: self._places[at] for at in followed})
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._caught_up.wait(), CATCH_UP_S)
+            await self._catch_up()
 
     async def ticks(self) -> AsyncGenerator[None, None]:
         """Yield when there may be new lines, until the job is over; forever without a job."""
@@ -167,6 +168,15 @@ class AllLogs:
                 self._behind.add(at)
                 self._tasks[at] = asyncio.create_task(self._follow(at, places[at]))
 
+    async def _catch_up(self) -> None:
+        waited_s = CATCH_UP_S
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP_S):
+                while self._behind:
+                    self._arrival.clear()
+                    await asyncio.wait_for(self._arrival.wait(), waited_s)
+                    waited_s = QUIET_S
+
     def _order(self, at: int) -> int:
         return ORDER.index(self.merge.logs[at].kind)
 
@@ -207,9 +217,9 @@ class AllLogs:
         self._arrived(at)
 
     def _arrived(self, at: int) -> None:
-        self._behind.discard(at)
-        if not self._behind:
-            self._caught_up.set()
+        if at in self._behind:
+            self._behind.discard(at)
+            self._arrival.set()
 
 
 class RunLogSource:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 
@@ -67,6 +68,20 @@ async def test_lines_of_all_logs_are_merged_and_followed(ranks: FakeDashboard) -
     ]
     ranks.write(RANK, f"{day} 00:00:04 fourth\n")
     assert (await lines_until(events, "fourth"))[-1].endswith("rank 0  fourth")
+    await events.aclose()
+
+
+async def test_empty_log_does_not_delay_the_first_rows(
+    ranks: FakeDashboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray sends nothing of it, not even the head of a response."""
+    monkeypatch.setattr(run_log, "CATCH_UP_S", 60.0)
+    monkeypatch.setattr(run_log, "QUIET_S", 0.2)
+    ranks.write(DRIVER, "hello\n")
+    ranks.write(RANK, "")
+    events = source(ranks, "r1").events()
+    async with asyncio.timeout(30.0):
+        await lines_until(events, "driver  hello")
     await events.aclose()
 
 
