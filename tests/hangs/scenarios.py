@@ -80,8 +80,12 @@ class Stuck(IterableDataset[int]):
 
 
 def data_loader(workers: int) -> Callable[[Path], None]:
+    # A script's workers are forked. Those of a process of the corpus, which forkserver started,
+    # would each import torch: seconds of CPU, which a watchdog with shorter times takes for work.
+    start = "fork" if workers else None
+
     def act(_: Path) -> None:
-        for _batch in DataLoader(Stuck(), num_workers=workers):
+        for _batch in DataLoader(Stuck(), num_workers=workers, multiprocessing_context=start):
             pass
 
     return act

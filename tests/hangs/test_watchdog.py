@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from training.telemetry.hang import flight_recorder, stacks
+from training.telemetry.hang import flight_recorder, stacks, watchdog
 from training.telemetry.hang.watchdog import Pace, Watchdog
 from training.telemetry.head.hang_round import HangRound
 from training.telemetry.wire import (
@@ -68,6 +68,17 @@ def test_first_dump_after_10_s_and_second_at_the_bound() -> None:
     assert ages == [10.0, 20.0, 28.0, 43.0]
     assert rank.dumps[0][1].usual_s == 1.0
     assert rank.dumps[0][1].bound_s == 20.0
+
+
+def test_dump_follows_when_a_rank_is_no_longer_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    rank = Rank()
+    work_s = 37.0
+    """Until then it uses 20 % of a CPU, as for the start of a data loader's process."""
+    monkeypatch.setattr(watchdog, "_usage", lambda: (0.2 * min(rank.now_s, work_s), 0.0, 0.0))
+    rank.passes(10, step_s=1)
+    rank.passes(60)
+    dumps = [(dump.idle_s, round(dump.cpu_percent or 0.0, 1)) for _, dump in rank.dumps]
+    assert dumps == [(10.0, 20.0), (20.0, 20.0), (28.0, 17.5), (32.0, 7.5)]
 
 
 def test_bound_follows_the_pace_of_slow_steps() -> None:

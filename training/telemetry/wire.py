@@ -379,6 +379,9 @@ HEARTBEAT_S = 8.0
 
 HEARTBEAT_SILENT_S = 12.0
 
+BUSY_CPU_PERCENT, BUSY_IO_BYTES_PER_S = 8.0, 100_000.0
+"""From these on, a rank without progress may be at work. CPU: with that of its child processes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:

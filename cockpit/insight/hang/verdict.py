@@ -35,9 +35,8 @@ from cockpit.insight.metrics.progress import is_going
 from cockpit.insight.metrics.robust_statistics import median
 from cockpit.store.hang import HangView, RankDump
 from cockpit.store.run import AttemptView, RunView
+from training.telemetry.wire import BUSY_CPU_PERCENT, BUSY_IO_BYTES_PER_S
 
-BUSY_CPU_PERCENT = 8.0
-BUSY_IO_BYTES_PER_S = 100_000.0
 SWAPPED_BYTES, SWAPPED_FAULTS_PER_S = 64 << 20, 50.0
 """From these on, the pages that it waits for are the reason why a rank makes no progress."""
 LONGEST_TIMES = 2.0

@@ -5,7 +5,8 @@ compares a few counters; it takes stacks and torch's flight recorder only when p
 
     first dump   after the longer of 10 s and 3 times the usual time between two instants of it
     second dump  at the bound: the longer of 20 s and 5 times the usual time
-    later ones   after 8 s, 15 s, then every 30 s to 2 minutes
+    later ones   after 8 s, 15 s, then every 30 s to 2 minutes; and when a rank that was busy in its
+                 last dump is no longer, as one that waits for a data loader's process that starts
 
 Until the pace is known, the first dump comes after 30 s and the bound is 120 s.
 """
@@ -26,7 +27,15 @@ from statistics import median
 
 from training.telemetry.hang import flight_recorder
 from training.telemetry.hang.stacks import stacks
-from training.telemetry.wire import HEARTBEAT, HEARTBEAT_S, PROGRESS, Dump, Hang
+from training.telemetry.wire import (
+    BUSY_CPU_PERCENT,
+    BUSY_IO_BYTES_PER_S,
+    HEARTBEAT,
+    HEARTBEAT_S,
+    PROGRESS,
+    Dump,
+    Hang,
+)
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +140,8 @@ class Watchdog:
             maxlen=round(times.usage_s / times.poll_s) + 1
         )
         """While progress is late: when, seconds of CPU, bytes of I/O, and major page faults."""
+        self._was_busy = False
+        """In its last dump, of those from the bound on."""
         self._sent_s: float | None = None
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="telemetry-hang", daemon=True)
@@ -148,13 +159,13 @@ class Watchdog:
             self._pace.progress(now_s)
             if self._dumps:
                 self._send(PROGRESS)
-            self._dumps, self._next_s = 0, self._pace.first_s
+            self._dumps, self._next_s, self._was_busy = 0, self._pace.first_s, False
             self._usage.clear()
         idle_s = self._pace.idle_s(now_s)
         due_s = self._next_s or self._pace.first_s
-        if idle_s >= max(due_s - self._times.usage_s, due_s / 2):
+        if self._was_busy or idle_s >= max(due_s - self._times.usage_s, due_s / 2):
             self._usage.append((now_s, *_usage()))
-        if idle_s >= due_s:
+        if idle_s >= due_s or (self._was_busy and not self._is_busy()):
             self._dump(idle_s)
         elif self._sent_s is None or now_s - self._sent_s >= self._times.heartbeat_s:
             self._send(HEARTBEAT)
@@ -165,6 +176,7 @@ class Watchdog:
         pause_s = pauses_s[min(max(0, self._dumps - 2), len(pauses_s) - 1)]
         self._next_s = self._pace.bound_s if self._dumps == 1 else idle_s + pause_s
         cpu_percent, io_bytes_per_s, major_faults_per_s = self._used()
+        self._was_busy = self._dumps > 1 and self._is_busy()
         groups, reached, collectives, missing = flight_recorder.read()
         threads, found = stacks(self._owner())
         dump = Dump(
@@ -200,6 +212,12 @@ class Watchdog:
         elapsed_s = max(self._times.poll_s / 2, now_s - began_s)
         used = (100 * (cpu_now - cpu), io_now - io, faults_now - faults)
         return used[0] / elapsed_s, used[1] / elapsed_s, used[2] / elapsed_s
+
+    def _is_busy(self) -> bool:
+        """Over the last `usage_s`."""
+        cpu_percent, io_bytes_per_s, _ = self._used()
+        is_busy = (cpu_percent or 0.0) >= BUSY_CPU_PERCENT
+        return is_busy or (io_bytes_per_s or 0.0) >= BUSY_IO_BYTES_PER_S
 
     def _send(self, number: int) -> None:
         self._sent_s = self._clock()
