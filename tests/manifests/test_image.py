@@ -8,9 +8,11 @@ import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import yaml
@@ -114,6 +116,62 @@ def test_options_reach_the_builder_and_a_secret_only_as_a_file(builders: Builder
     assert builders.flag("--secret") == ["id=pip,src=/x/pip.conf"]
     assert "--no-cache" in builders.recorded("arguments")
     assert builders.recorded("requirements-torch.txt")[0] == "--index-url https://example.com/cpu"
+
+
+def test_pip_installs_the_torch_of_the_index_in_the_pinned_version(
+    builders: Builders, tmp_path: Path
+) -> None:
+    """A folder is the index, with empty wheels that have the local version of CPU builds."""
+    constraints = (ROOT / "constraints.txt").read_text()
+    index = tmp_path / "index"
+    wanted = {}
+    for name in ("torch", "torchvision"):
+        [pinned] = re.findall(rf"^{name}==(\S+)$", constraints, re.M)
+        wanted[name] = f"{pinned}+cpu"
+        wheel(index / name, name, wanted[name])
+    assert builders.build("--torch-index", index.as_uri()).returncode == 0
+    report = tmp_path / "report.json"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "--isolated", "install", "--dry-run", "-q"),
+            *("--ignore-installed", "--report", report, "-c", ROOT / "constraints.txt"),
+            *("-r", tmp_path / "requirements-torch.txt"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    chosen = [each["metadata"] for each in json.loads(report.read_text())["install"]]
+    assert {each["name"]: each["version"] for each in chosen} == wanted
+
+
+def wheel(folder: Path, name: str, version: str) -> None:
+    folder.mkdir(parents=True)
+    file = f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder / file, "w") as made:
+        made.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        )
+        made.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        made.writestr(f"{info}/RECORD", "")
+    (folder / "index.html").write_text(f'<a href="{quote(file)}">{file}</a>')
+
+
+def test_image_of_cockpit_lacks_only_what_no_login_imports() -> None:
+    [removed] = re.findall(
+        r"rm -r \S+/site-packages/(\S+)", (FOLDER / "cockpit.Dockerfile").read_text()
+    )
+    source = (ROOT / "cockpit/backends/kuberay/api/auth_plugin.py").read_text()
+    imports = "\n".join(re.findall(r"^ *(from kubernetes\S* import .+)$", source, re.M))
+    assert "KubeConfigLoader" in imports
+    package = removed.replace("/", ".")
+    program = f"{imports}\nimport sys; print([m for m in sys.modules if m.startswith({package!r})])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(
