@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -212,13 +213,37 @@ async def test_a_broken_exec_entry_is_reported(make: Make, entry: Any) -> None:
         await make({"exec": entry}).headers()
 
 
-async def test_an_oidc_token_is_taken_from_its_provider(make: Make) -> None:
+def oidc(exp_s: float) -> dict[str, Any]:
     def part(said: dict[str, Any]) -> str:
         return base64.urlsafe_b64encode(json.dumps(said).encode()).decode().rstrip("=")
 
-    token = f"{part({'alg': 'none'})}.{part({'exp': int(time.time()) + 3600})}.sig"
-    known = make({"auth-provider": {"name": "oidc", "config": {"id-token": token}}})
-    assert (await known.headers())["Authorization"] == f"Bearer {token}"
+    token = f"{part({'alg': 'none'})}.{part({'exp': exp_s})}.sig"
+    return {"auth-provider": {"name": "oidc", "config": {"id-token": token}}}
+
+
+async def test_valid_oidc_token_is_sent_without_the_kubernetes_package(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes.client", None)
+    user = oidc(int(time.time()) + 3600)
+    token = user["auth-provider"]["config"]["id-token"]
+    assert (await make(user).headers())["Authorization"] == f"Bearer {token}"
+
+
+async def test_expired_oidc_token_names_the_extra_that_renews_it(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "kubernetes.client", None)
+    with pytest.raises(NotAllowedError, match="has expired") as caught:
+        await make(oidc(time.time() - 1)).headers()
+    assert "cockpit[oidc]" in caught.value.todo
+
+
+async def test_expired_oidc_token_is_renewed_through_the_kubernetes_package(make: Make) -> None:
+    """It would ask the issuer, which this entry does not name."""
+    with pytest.raises(NotAllowedError, match="gave no token") as caught:
+        await make(oidc(time.time() - 1)).headers()
+    assert "idp-issuer-url" in caught.value.why
 
 
 async def test_an_unknown_auth_provider_is_reported(make: Make) -> None:

@@ -1,4 +1,4 @@
-"""Credentials from an exec plugin or an identity provider."""
+"""Credentials from an exec plugin of a kubeconfig."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,8 +19,6 @@ from cockpit.model.secret import sendable, without_credentials
 from cockpit.model.text import one_line
 
 TIMEOUT_S = 30.0
-PROVIDER_S = 300.0
-"""How long a token of an auth-provider is cached: it has no expiry."""
 _CLUSTER_INFO = (
     "certificate-authority-data",
     "insecure-skip-tls-verify",
@@ -136,42 +132,3 @@ def _login(who: str, output: bytes) -> Login:
 
 def _time_s(text: str) -> float:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-
-
-async def ask_provider(context: KubeContext) -> Login:
-    """Old `auth-provider` entries (oidc): the kubernetes package can renew them."""
-    bearer = await asyncio.to_thread(_provider_token, context)
-    token = bearer.removeprefix("Bearer ").strip()
-    if not token:
-        raise NotAllowedError(
-            f"The auth-provider of context {one_line(context.name)} gave no token.",
-            "Its kind is not known, or what it holds is no token.",
-            "Log in again with your provider's own tool.",
-        )
-    return Login(token=token, expires_s=time.time() + PROVIDER_S)
-
-
-def _provider_token(context: KubeContext) -> str:
-    from kubernetes.client import Configuration
-    from kubernetes.config import ConfigException
-    from kubernetes.config.kube_config import KubeConfigLoader
-
-    document: Mapping[str, Any] = {
-        "current-context": "it",
-        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "it"}}],
-        "clusters": [{"name": "it", "cluster": {"server": context.server}}],
-        "users": [{"name": "it", "user": dict(context.credential)}],
-    }
-    configuration = Configuration()
-    loader: Any = KubeConfigLoader  # it ships no types
-    try:
-        loader(document).load_and_set(configuration)
-    except (ConfigException, OSError, ValueError, KeyError) as error:
-        raise NotAllowedError(
-            f"The auth-provider of context {one_line(context.name)} gave no token.",
-            one_line(without_credentials(f"{type(error).__name__}: {error}")),
-            "Log in again with your provider's own tool.",
-        ) from error
-    # Older versions of the package use another key.
-    keys: Mapping[str, str] = configuration.api_key or {}
-    return str(keys.get("BearerToken") or keys.get("authorization") or "")

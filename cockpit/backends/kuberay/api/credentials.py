@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from cockpit.backends.kuberay.api.auth_plugin import Login, ask_plugin, ask_provider
+from cockpit.backends.kuberay.api.auth_plugin import Login, ask_plugin
+from cockpit.backends.kuberay.api.auth_provider import ask_provider
 from cockpit.backends.kuberay.api.kubeconfig import KubeContext
 from cockpit.backends.kuberay.api.proxy import proxy_for
 from cockpit.model.error import UsageError

@@ -1,7 +1,7 @@
 """Read kubeconfig files as kubectl does: contexts and their settings.
 
 The `kubernetes` package is not used, since its import alone costs 0.2 s of the 0.35 s that `cockpit
-status` may take. Only plugins are run through it, see `credentials`.
+status` may take, and it is not installed with cockpit: see `auth_provider`.
 """
 
 from __future__ import annotations
