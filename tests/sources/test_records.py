@@ -117,3 +117,11 @@ def test_names_of_the_future_are_reported_as_unknown_or_not_at_all() -> None:
     assert event_of(wire.Record(1, 1.0, phase)) is None
     trials = wire.Trials(experiment="e", trials=(wire.Trial(id="t", status="DREAMING"),))
     assert event_of(wire.Record(1, 1.0, trials)) is not None
+
+
+def test_line_of_a_newer_version_is_skipped_and_reported(progress: Progress) -> None:
+    newer = line(2).replace(f'"v":{wire.VERSION}'.encode(), f'"v":{wire.VERSION + 1}'.encode())
+    assert newer != line(2)
+    assert taken(progress, line(1), newer, line(3)) == [1, 3]
+    why = f"written by version {wire.VERSION + 1}, this cockpit reads up to {wire.VERSION}"
+    assert progress.complaint == f"1 line skipped ({why}: update cockpit)"

@@ -450,7 +450,8 @@ def decode(line: str | bytes, loads: Callable[[str | bytes], Any] = json.loads) 
     if not isinstance(raw, dict) or not isinstance(raw.get("v"), int):
         raise WireError("not a telemetry record")
     if raw["v"] > VERSION:
-        raise WireError(f"written by version {raw['v']}; this reader knows {VERSION}")
+        newer = f"written by version {raw['v']}, this cockpit reads up to {VERSION}"
+        raise WireError(f"{newer}: update cockpit")
     body = _KINDS.get(str(raw.get("kind")))
     if body is None:
         return None

@@ -1,0 +1,223 @@
+"""The wheel: what it contains, what works with it alone, and the plugin for krew."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cockpit import __version__
+from cockpit.cli.verbs import VERBS
+from training.jobs import JOBS
+
+ROOT = Path(__file__).parent.parent
+INSTALLED_LIMIT_BYTES = 75_000_000
+"""Of the packages without pip and setuptools; measured: 65 MB."""
+KEYS_OF_PLUGIN = {"apiVersion", "kind", "metadata", "spec"}
+KEYS_OF_SPEC = {
+    "version", "shortDescription", "description", "caveats", "homepage", "platforms",
+}  # fmt: skip
+KEYS_OF_PLATFORM = {"uri", "sha256", "selector", "files", "license", "bin"}
+"""The fields of krew's types (krew/pkg/index/types.go, v0.4.3)."""
+LIGHT = ("ray", "torch", "kubernetes", "aiohttp", "pandas", "pydantic")
+"""Packages that nothing of the base installation needs."""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built with the backend that pyproject.toml names, in an environment of its own."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "-w",
+        str(folder),
+        str(ROOT),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return next(folder.glob("cockpit-*.whl"))
+
+
+def test_wheel_contains_themes_manifests_jobs_and_license(wheel: Path) -> None:
+    assert wheel.name == f"cockpit-{__version__}-py3-none-any.whl"
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for theme in (ROOT / "themes").glob("*.toml"):
+        assert f"cockpit/themes/{theme.name}" in names
+    for overlay in (ROOT / "manifests/kubernetes/rendered").glob("*.yaml"):
+        assert f"cockpit/manifests/{overlay.name}" in names
+    for job in JOBS:
+        assert f"{job.module.replace('.', '/')}.py" in names
+    assert {"training/jobs/catalogue.json", "training/data/digits.npz"} <= names
+    assert {"cockpit/py.typed", "training/py.typed", "cockpit/report/style.css"} <= names
+    assert f"cockpit-{__version__}.dist-info/licenses/LICENSE" in names
+    assert not [name for name in names if name.startswith(("tests/", "docs/"))]
+
+
+def test_wheel_contains_each_file_of_both_packages(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    listed = subprocess.run(
+        ["git", "ls-files", "cockpit", "training"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    ).stdout.splitlines()  # fmt: skip
+    assert not [name for name in listed if (ROOT / name).exists() and name not in names]
+
+
+def test_base_installation_requires_no_heavy_package(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        text = archive.read(f"cockpit-{__version__}.dist-info/METADATA").decode()
+    required = HeaderParser().parsestr(text).get_all("Requires-Dist", [])
+    base = {re.split(r"[^\w-]", line)[0] for line in required if "extra ==" not in line}
+    assert not base & set(LIGHT)
+    assert {"textual", "httpx", "msgspec"} <= base
+
+
+def krew_plugin(wheel: Path, folder: Path) -> tuple[Mapping[str, Any], Path]:
+    """The manifest and the archive that manifests/krew/build.py writes."""
+    command = [sys.executable, str(ROOT / "manifests/krew/build.py"), "--wheel", str(wheel)]
+    command += ["--uri", "https://example.com/cockpit.tar.gz", "--output", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return yaml.safe_load((folder / "cockpit.yaml").read_text()), folder / "cockpit.tar.gz"
+
+
+def test_krew_manifest_passes_the_rules_of_krew(wheel: Path, tmp_path: Path) -> None:
+    """As krew checks a manifest (krew/internal/index/validation/validate.go, v0.4.3)."""
+    plugin, archive = krew_plugin(wheel, tmp_path)
+    assert set(plugin) == KEYS_OF_PLUGIN
+    assert plugin["apiVersion"] == "krew.googlecontainertools.github.com/v1alpha2"
+    assert plugin["kind"] == "Plugin"
+    name, spec = plugin["metadata"]["name"], plugin["spec"]
+    assert re.fullmatch(r"[\w-]+", name)
+    assert f"{name}.yaml" == "cockpit.yaml", "krew expects the file to have the plugin's name"
+    assert set(spec) <= KEYS_OF_SPEC
+    assert re.fullmatch(r"v\d+\.\d+\.\d+(-[\w.]+)?(\+[\w.]+)?", spec["version"])
+    assert spec["shortDescription"]
+    assert "\n" not in spec["shortDescription"]
+    assert spec["platforms"]
+    with tarfile.open(archive) as tar:
+        packed = tar.getnames()
+    for platform in spec["platforms"]:
+        assert set(platform) <= KEYS_OF_PLATFORM
+        assert platform["uri"]
+        assert platform["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
+        assert platform["bin"] in packed
+        assert set(platform["selector"]) <= {"matchLabels", "matchExpressions"}
+        assert set(platform["selector"]["matchLabels"]) <= {"os", "arch"}
+        assert platform["selector"]["matchLabels"]
+
+
+def test_krew_archive_is_the_same_for_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    first, second = (krew_plugin(wheel, tmp_path / name)[1] for name in ("a", "b"))
+    assert first.read_bytes() == second.read_bytes()
+    with tarfile.open(first) as archive:
+        modes = {entry.name: entry.mode for entry in archive}
+    assert modes["kubectl-cockpit"] == 0o755
+    assert set(modes) == {"kubectl-cockpit", "constraints.txt", "LICENSE", wheel.name}
+
+
+def test_krew_launcher_refuses_a_python_that_is_too_old(wheel: Path, tmp_path: Path) -> None:
+    plugin = unpacked(wheel, tmp_path)
+    (tmp_path / "old").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "old").chmod(0o755)
+    done = called([str(plugin)], tmp_path, KUBECTL_COCKPIT_PYTHON=str(tmp_path / "old"))
+    assert done.returncode == 3
+    assert "needs Python 3.11 or newer" in done.stderr
+    assert not (tmp_path / "cache").exists()
+
+
+def unpacked(wheel: Path, folder: Path) -> Path:
+    """The launcher in a folder, as krew places it."""
+    _, archive = krew_plugin(wheel, folder / "krew")
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder / "store", filter="data")
+    return folder / "store/kubectl-cockpit"
+
+
+def called(argv: list[str], home: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a program with a new home, and without this environment's Python packages."""
+    kept = {
+        name: text for name, text in os.environ.items()
+        if not name.startswith(("PYTHON", "COCKPIT_", "XDG_", "KUBE", "RAY_", "MLFLOW_"))
+    }  # fmt: skip
+    places = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+    return subprocess.run(
+        argv, cwd=home, env={**kept, **places, **more},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+# Nightly, since it installs packages (some 10 s of CPU, and minutes beside other tests); in the
+# quick lane, the tests above check the contents and the requirements of the wheel.
+@pytest.mark.nightly
+def test_wheel_works_alone_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
+    place = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+    pip = [str(place / "bin/python"), "-m", "pip", "install", "-q"]
+    done = subprocess.run(
+        [*pip, "-c", str(ROOT / "constraints.txt"), str(wheel)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    installed = next(place.glob("lib/python3.*/site-packages"))
+    folders = [path for path in installed.iterdir() if path.name.partition("-")[0] not in
+               ("pip", "setuptools", "pkg_resources")]  # fmt: skip
+    size = sum(
+        f.stat().st_size for path in folders for f in (path, *path.rglob("*")) if f.is_file()
+    )
+    assert size < INSTALLED_LIMIT_BYTES, size
+    assert not [name for name in LIGHT if (installed / name).exists()]
+
+    def cockpit(*argv: str, program: str = "cockpit") -> subprocess.CompletedProcess[str]:
+        return called([str(place / "bin" / program), *argv], tmp_path)
+
+    assert cockpit("version").stdout.startswith(f"cockpit {__version__}\n")
+    assert cockpit("version", program="kubectl-cockpit").returncode == 0
+    helped = cockpit("--help")
+    assert helped.returncode == 0
+    assert all(f"cockpit {verb.name} " in helped.stdout for verb in VERBS)
+    planned = cockpit("up", "--on", "kubernetes", "--dry-run", "-o", "yaml")
+    kinds = {each["kind"] for each in yaml.safe_load_all(planned.stdout)}
+    assert {"Namespace", "RayCluster", "Role"} <= kinds
+    assert str(installed) in cockpit("themes").stdout
+    assert "checkpointed" in cockpit("launch", "--list").stdout
+    assert "pod-kill" in cockpit("drill", "list").stdout
+    # Only the demo and local clusters need Ray.
+    demo = cockpit("demo", "--headless", "--seconds", "5")
+    assert demo.returncode == 1
+    assert "pip install 'cockpit[train]'" in demo.stderr
+    unreachable = cockpit("status", "--address", "http://127.0.0.1:9")
+    assert unreachable.returncode == 3
+    assert "defect" not in unreachable.stderr
+
+
+# Nightly, since it installs packages; test_krew_manifest_passes_the_rules_of_krew and
+# test_krew_launcher_refuses_a_python_that_is_too_old are in the quick lane.
+@pytest.mark.nightly
+def test_krew_launcher_installs_the_wheel_once(wheel: Path, tmp_path: Path) -> None:
+    plugin = unpacked(wheel, tmp_path)
+    link = tmp_path / "kubectl-cockpit"
+    link.symlink_to(plugin)  # as krew does
+    first = called([str(link), "version"], tmp_path, KUBECTL_COCKPIT_PYTHON=sys.executable)
+    assert first.returncode == 0, first.stderr
+    assert "Installing cockpit" in first.stderr
+    assert first.stdout.startswith(f"cockpit {__version__}\n")
+    again = called([str(link), "version"], tmp_path)
+    assert (again.stdout, again.stderr) == (first.stdout, "")
+    places = list((tmp_path / "cache/cockpit/kubectl-plugin").iterdir())
+    assert [place.name for place in places] == [wheel.stem]
