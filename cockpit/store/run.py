@@ -151,6 +151,14 @@ class RunView(Struct):
         self.ended_s = at_s if state.is_over else None
         self.is_thinned = self.is_thinned and state.is_over
 
+    def share_times(self) -> None:
+        """Let curves with the same times share them: the run is over."""
+        known: dict[bytes, Series] = {}
+        of_ranks = (rank.curves for rank in self.ranks.values())
+        for curves in (self.curves, self.bands, self.reported, *of_ranks):
+            curves.share_times(known)
+        self.progress.share_times(known)
+
     def thin(self) -> None:
         """Delete the ranks and the curves, except for the newest points."""
         self.is_thinned = True

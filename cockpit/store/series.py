@@ -21,7 +21,7 @@ class Series:
     with a NaN is NaN.
     """
 
-    __slots__ = ("_capacity", "_merged", "_past", "_stride", "_times", "_values")
+    __slots__ = ("_capacity", "_merged", "_past", "_shared", "_stride", "_times", "_values")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = max(8, capacity)
@@ -33,6 +33,10 @@ class Series:
         """The number of original points in each downsampled point."""
         self._merged = 1
         """How many are in its newest one so far."""
+        self._shared = False
+        """Whether other series use the array of times too."""
+        self._shared = False
+        """Whether other series use the array of times too."""
 
     def append(self, at_s: float, value: float) -> None:
         """Times do not decrease: for an older time, see `_set_back`."""
@@ -40,6 +44,8 @@ class Series:
             at_s = self._set_back(at_s)
         if len(self._times) >= self._capacity:
             self._make_room()
+        if self._shared:
+            self._times, self._shared = self._times[:], False
         self._times.append(at_s)
         self._values.append(value)
 
@@ -54,6 +60,16 @@ class Series:
         self._past += len(older)
         if len(self._times) > self._capacity:
             self._make_room()
+
+    def share_times(self, known: dict[bytes, Series]) -> None:
+        """Use the array of a series in `known` that has the same times; otherwise join `known`.
+
+        Many curves have the same times: shared, they take half of their memory.
+        """
+        other = known.setdefault(self._times.tobytes(), self)
+        if other is not self:
+            self._times = other._times
+            self._shared = other._shared = True
 
     def __len__(self) -> int:
         return len(self._times)
@@ -180,6 +196,11 @@ class Curves:
 
     def append(self, name: str, at_s: float, value: float) -> None:
         self.open(name).append(at_s, value)
+
+    def share_times(self, known: dict[bytes, Series]) -> None:
+        """`Series.share_times` of all."""
+        for series in self._series.values():
+            series.share_times(known)
 
     def bookmarks(self) -> tuple[int, dict[str, Bookmark]]:
         """Return the current state of all series; see `Series.bookmark`."""

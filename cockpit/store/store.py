@@ -367,6 +367,7 @@ class Store(Struct):
     def _run_ended(self, run: RunView) -> None:
         """Keep memory bounded, however many runs a sweep has."""
         self.ended_runs[run.id] = None
+        run.share_times()
         while len(self.ended_runs) > RUNS_WHOLE:
             oldest = next(iter(self.ended_runs))
             del self.ended_runs[oldest]

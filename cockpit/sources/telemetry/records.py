@@ -11,7 +11,7 @@ from training.telemetry.wire import Record, Segment, WireError, decode
 MOST_AHEAD = 100_000_000
 """A number that is further ahead is no number: at 4 lines a second it is ten months."""
 
-REMEMBERED = 5_000
+REMEMBERED = 1_000
 """How many of the newest sequence numbers are remembered: lines may be out of order."""
 
 _MOST_SEGMENTS = 999_999_999
