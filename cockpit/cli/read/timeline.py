@@ -199,8 +199,8 @@ def _phases(run: RunView, end_s: float, pid: int) -> Iterator[TraceEvent]:
 def _slice(
     pid: int, thread: int, name: str, start_s: float, end_s: float, **details: Any
 ) -> TraceEvent:
-    arguments = {key: value for key, value in details.items() if value not in (None, "")}
-    lasted = {"dur": max(0.0, end_s - start_s) * 1e6, "args": arguments}
+    fields = {key: value for key, value in details.items() if value not in (None, "")}
+    lasted = {"dur": max(0.0, end_s - start_s) * 1e6, "args": fields}
     return _event("X", pid, thread, name, start_s) | lasted
 
 

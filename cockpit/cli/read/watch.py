@@ -62,9 +62,9 @@ class Watched:
         elif isinstance(event, SourceHealth) and event.ok:
             # All stored samples have been read by then.
             if self._wanted and not any(map(self._means, self._names)):
-                names = ", ".join(name or run_id for run_id, name in self._names.items())
+                listed = ", ".join(name or run_id for run_id, name in self._names.items())
                 self._print_once(
-                    f"Waiting for a run {self._wanted!r}. There is: {names or 'none'}."
+                    f"Waiting for a run {self._wanted!r}. There is: {listed or 'none'}."
                 )
             elif not self._names:
                 self._print_once("Waiting for a run.")

@@ -78,8 +78,8 @@ def outliers(
     for column in COLUMNS:
         if column.name in NEWEST:
             continue
-        numbers = {n: values[column.name] for n, values in seen.items() if column.name in values}
-        for number, score in _robust(numbers).items():
+        by_rank = {n: values[column.name] for n, values in seen.items() if column.name in values}
+        for number, score in _robust(by_rank).items():
             if abs(score) >= SCORE_FROM:
                 side = "high" if score > 0 else "low"
                 found.append((abs(score), number, f"{column.title} is {side}"))
