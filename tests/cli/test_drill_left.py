@@ -63,7 +63,7 @@ def args(*, yes: bool = False, dry_run: bool = False, name: str = "") -> argpars
 
 def run(session: Session, *, yes: bool = False, plan: DrillPlan = PLAN) -> list[str]:
     """The verbs requested from the backend."""
-    drill_run._one(args(yes=yes), session, DrillActions(session), plan)
+    drill_run.run_drill(args(yes=yes), session, DrillActions(session), plan)
     return asked(session)
 
 

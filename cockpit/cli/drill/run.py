@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         limits = drill_plan.configured_limits(args)
         actions = DrillActions(session, monitored.prober_on(session), limits)
         if plan is not None:
-            return _run_drill(args, session, actions, plan)
+            return run_drill(args, session, actions, plan)
         assert day is not None
         return _run_game_day(args, session, actions, day)
 
@@ -122,7 +122,7 @@ def _fault_or_game_day(args: argparse.Namespace) -> tuple[GameDay | None, DrillP
     return drill_plan.with_settings(args, day), None
 
 
-def _run_drill(
+def run_drill(
     args: argparse.Namespace, session: Session, actions: DrillActions, plan: DrillPlan
 ) -> int:
     experiment, left = actions.experiment(plan), _left_effects(session, actions)
