@@ -27,7 +27,7 @@ class ServerClock:
     def __call__(self) -> float:
         return self._wall() + self.offset_s
 
-    def correct(self, date: str, took_s: float) -> None:
+    def correct(self, date: str | None, took_s: float) -> None:
         """Use the Date header of a response that started `took_s` after its request."""
         if not date:
             return

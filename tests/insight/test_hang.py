@@ -138,6 +138,12 @@ def test_changes_before_the_hang_are_listed_with_their_age_and_later_ones_are_no
     assert text[text.index("Before the hang:") + 2] == "  12.0 s before: Pod w-1: Killed: by 9"
 
 
+def test_text_has_the_age_of_the_dumps() -> None:
+    found = judged(hung([dump(1, 0, 2, waits=False), dump(0, 1, 3, waits=True)]))
+    text = lines(found, now_s=found.at_s + 90.0)
+    assert "No progress for 2 m 01 s. Newest dump: 1 m ago." in text
+
+
 def test_wide_text_has_the_cause_beside_the_others_and_no_longer_line() -> None:
     waiting = [dump(rank, 1, 3, waits=True) for rank in (0, 2, 3)]
     found = judged(hung([dump(1, 0, 2, waits=False), *waiting]))

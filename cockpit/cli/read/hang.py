@@ -32,7 +32,8 @@ def run(args: argparse.Namespace) -> int:
     with connect.session(args, sources=("telemetry", "ray")) as session:
         connect.wait_for(session, ("telemetry", "ray"))
         of = _chosen(session.store, args.run)
-        found = verdict(of, session.clock()) if of is not None else None
+        now_s = session.clock()
+        found = verdict(of, now_s) if of is not None else None
         before = changes(session.store, of, found) if of is not None and found is not None else []
     if args.output != "table":
         named = {"run": of.id if of else None, "name": of.name if of else None}
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     elif found is None:
         print(f"Run {of.name or of.id} is {of.state.value}: no rank reports a hang.")
     else:
-        print("\n".join(lines(found, before)))
+        print("\n".join(lines(found, before, now_s=now_s)))
     return 1 if args.fail and found is not None and found.is_late else int(ExitCode.DONE)
 
 

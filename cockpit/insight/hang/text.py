@@ -21,14 +21,25 @@ BESIDE = 110
 _GAP = "   "
 
 
-def lines(found: Verdict, changes: Sequence[str] = (), width: int = 0) -> list[str]:
-    """The sentence first. `changes`: see `cockpit.insight.hang.before`. A `width` wraps lines."""
+def lines(
+    found: Verdict, changes: Sequence[str] = (), width: int = 0, now_s: float | None = None
+) -> list[str]:
+    """The sentence first. `changes`: see `cockpit.insight.hang.before`. A `width` wraps lines.
+
+    With `now_s`, also the age of the dumps: their times are those at that moment.
+    """
     late = "" if found.is_late else ", not late yet"
     text = [
         found.sentence,
         "",
         f"Kind: {found.kind.value}. Confidence: {found.confidence.value}{late}.",
     ]
+    if now_s is not None:
+        age_s = max(0.0, now_s - found.at_s)
+        text.append(
+            f"No progress for {format.duration(found.idle_s + age_s)}. "
+            f"Newest dump: {format.age(age_s)} ago."
+        )
     text += ["", "To do:", *(f"  {line}" for line in actions(found))]
     for of in found.groups[:GROUPS]:
         text += ["", f"Group {group_name(of)}, newest collective called:", *_group(of)]

@@ -81,7 +81,8 @@ class HangPage(DetailScreen):
         self._causes = found.ranks if found is not None else ()
         box = self.query_one(VerticalScroll)
         entitle(box, f"Hang · run {run.name or run.id}" if run is not None else "Hang")
-        text = content(state.store, run, found, box.scrollable_content_region.width)
+        width = box.scrollable_content_region.width
+        text = content(state.store, run, found, width, state.now_s)
         if not text.is_same(self._shown):
             self._shown = text
             box.query_one(Static).update(text)
@@ -113,13 +114,16 @@ class HangPage(DetailScreen):
         (box.scroll_end if bottom else box.scroll_home)(animate=False)
 
 
-def content(store: Store, run: RunView | None, found: Verdict | None, width: int) -> Content:
+def content(
+    store: Store, run: RunView | None, found: Verdict | None, width: int, now_s: float
+) -> Content:
     """The sentence in color and headings in bold, in lines of at most `width` cells."""
     if run is None:
         return Content("No training run.")
     if found is None:
         return Content(f"Run {clean(run.name or run.id)} is {run.state.value}: no rank hangs.")
-    page = [clean(line) for line in lines(found, changes(store, run, found), max(40, width))]
+    before = changes(store, run, found)
+    page = [clean(line) for line in lines(found, before, max(40, width), now_s)]
     end = page.index("") if "" in page else len(page)
     style = f"bold {_STYLES[found.confidence]}"
     text = [Content.styled(line, style) for line in page[:end]]
