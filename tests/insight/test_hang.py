@@ -55,9 +55,11 @@ def hung(
     stale: tuple[int, ...] = (),
     ranks: int = 4,
     host: str = "",
+    submission_id: str = "",
 ) -> Store:
     store = Store()
-    store.apply(RunSeen(at_s=1.0, source="t", run_id="r", name="", state=RunState.RUNNING))
+    seen = RunSeen(at_s=1.0, source="t", run_id="r", name="", state=RunState.RUNNING)
+    store.apply(replace(seen, submission_id=submission_id))
     places = tuple(Placement(rank, "", host, 1) for rank in range(ranks))
     store.apply(AttemptStarted(at_s=1.0, source="t", run_id="r", attempt=1, placements=places))
     event = RanksDumped(
@@ -177,6 +179,14 @@ def test_wrong_script_is_not_restarted() -> None:
         assert (
             actions(replace(found, kind=kind))[-1] == "A restart would hang again: cockpit stop JOB"
         )
+
+
+def test_action_names_the_job_of_the_run_as_an_argument_of_a_shell() -> None:
+    dumps = (dump(1, 0, 2, waits=False), dump(0, 1, 3, waits=True))
+    found = judged(hung(dumps, submission_id="raysubmit_1"))
+    assert actions(found)[-1].endswith("stop the job: cockpit stop raysubmit_1")
+    hostile = replace(found, job="a; rm -r b", may_restart=False)
+    assert actions(hostile)[0].endswith("cockpit stop 'a; rm -r b', cockpit resume 'a; rm -r b'")
 
 
 def test_all_ranks_in_one_collective_are_held_up_by_the_network() -> None:

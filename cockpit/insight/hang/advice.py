@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from cockpit.insight.hang.types import Kind, Verdict
+import shlex
 
-_HANGS_AGAIN = "A restart would hang again: cockpit stop JOB"
+from cockpit.insight.hang.types import Kind, Verdict
+from cockpit.model.text import one_line
 
 
 def actions(found: Verdict) -> list[str]:
     """Return the recommended actions, the first one first, each without its period."""
+    job = _job(found)
+    hangs_again = f"A restart would hang again: cockpit stop {job}"
     match found.kind:
         case Kind.SKIPPED | Kind.MISMATCH:
             branches = "The ranks take different branches: compare their code and data at that line"
-            return [branches, _HANGS_AGAIN]
+            return [branches, hangs_again]
         case Kind.DEADLOCK:
-            return ["Call the groups' collectives in the same order on all ranks", _HANGS_AGAIN]
+            return ["Call the groups' collectives in the same order on all ranks", hangs_again]
         case Kind.NETWORK:
             return ["Check the network between the nodes of these ranks: cockpit nodes --suspect"]
         case Kind.RAY:
@@ -28,14 +31,21 @@ def actions(found: Verdict) -> list[str]:
             return [_restart(found), less]
         case Kind.GPU | Kind.FROZEN:
             return [_restart(found), "If it hangs again on this node: cockpit cordon NODE"]
-    return [_restart(found), "If it hangs at the same place again, stop the job: cockpit stop JOB"]
+    again = f"If it hangs at the same place again, stop the job: cockpit stop {job}"
+    return [_restart(found), again]
+
+
+def _job(found: Verdict) -> str:
+    """As an argument of a command."""
+    return shlex.quote(one_line(found.job)) if found.job else "JOB"
 
 
 def _restart(found: Verdict) -> str:
     if not found.may_restart:
+        job = _job(found)
         return (
             "Ray Train does not restart the run (max_failures is 0). Stop the job, then submit it "
-            "again from its newest checkpoint: cockpit stop JOB, cockpit resume JOB"
+            f"again from its newest checkpoint: cockpit stop {job}, cockpit resume {job}"
         )
     end = "End the pod of the rank, so that the run restarts from its newest checkpoint"
     return f"{end}: cockpit kill {found.ranks[0]}" if found.ranks else end

@@ -77,6 +77,8 @@ class Verdict(Struct, frozen=True):
     """The cause first, then the most common."""
     may_restart: bool = True
     """Whether Ray Train starts the ranks again when one is killed (`max_failures`)."""
+    job: str = ""
+    """The submission id of the run's job, if it was submitted."""
 
     @property
     def is_late(self) -> bool:

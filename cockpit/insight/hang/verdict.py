@@ -240,6 +240,7 @@ class _Case:
             group_states(self._waits),
             stack_groups(self._dumps, self._places, ranks),
             self._run.max_failures != 0,
+            self._run.submission_id,
         )
 
     def _confidence(self, causes: Collection[int], structural: bool) -> Confidence:
