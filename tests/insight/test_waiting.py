@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from cockpit.insight.waiting.advice import resized_in_queue
 from cockpit.insight.waiting.chain import (
     Facts,
     chain,
@@ -347,6 +348,21 @@ def test_chain_of_each_kind_from_the_store(store: Store) -> None:
     assert pod_chain(store, "b").summary == "node room: No node has 2 free GPUs"
     job = Job("train", "", JobStatus.PENDING, rayjob="train", queue="team-a")
     assert job_chain(store, job).summary == "queued 3rd in team-a: 4 of 8 GPUs in use"
+
+
+@pytest.mark.parametrize(
+    ("queue", "health", "warned"),
+    [
+        ("team-a", ClusterHealth.READY, True),
+        ("team-a", ClusterHealth.SUSPENDED, False),
+        ("", ClusterHealth.READY, False),
+    ],
+)
+def test_plan_to_scale_names_the_queue_that_starts_the_cluster_again(
+    store: Store, queue: str, health: ClusterHealth, warned: bool
+) -> None:
+    store.queue, store.health = queue, health
+    assert any(queue in line for line in resized_in_queue(store)) is warned
 
 
 def test_job_on_the_watched_cluster_waits_for_its_pods(store: Store) -> None:

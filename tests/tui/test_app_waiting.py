@@ -122,6 +122,12 @@ async def test_unsuspend_warns_that_kueue_owns_the_cluster(cockpit: Open) -> Non
         await seen.until(lambda: "Kueue owns spec.suspend: queue team-a" in plain(seen))
 
 
+async def test_scale_warns_that_kueue_starts_the_whole_cluster_again(cockpit: Open) -> None:
+    async with cockpit(simulation=queued(health=ClusterHealth.READY), at_s=10.0) as seen:
+        await seen.press("colon", *"scale gpu 3", "enter")
+        await seen.sees("from 2 to 3", "The cluster is in queue team-a: Kueue deletes")
+
+
 def show(seen: Seen) -> None:
     """Print the screen, for a person: pytest -s."""
     if os.environ.get("SHOW"):

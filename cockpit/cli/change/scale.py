@@ -10,6 +10,7 @@ from cockpit.actions.cluster import ClusterActions
 from cockpit.backends.protocol import Scaled
 from cockpit.cli.options import confirm, connect
 from cockpit.format import in_seconds
+from cockpit.insight.waiting.advice import resized_in_queue
 from cockpit.model.cluster import WorkerGroup
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.model.scale import ScaleRequest, plan_scale, require_removable, unit, wanted_replicas
@@ -54,7 +55,9 @@ def run(args: argparse.Namespace) -> int:
         plan = plan_scale(
             group, wanted, min_replicas=args.min, max_replicas=args.max, remove=args.remove
         )
-        if not confirm.confirmed(args, plan.lines, session.backend.ref, destroys=True):
+        resized = plan.after not in (None, plan.before)
+        lines = [*plan.lines, *(resized_in_queue(session.store) if resized else ())]
+        if not confirm.confirmed(args, lines, session.backend.ref, destroys=True):
             return confirm.not_confirmed(args)
         request = ScaleRequest(
             group.name, wanted, args.min, args.max, tuple(args.remove), uid, remove_uids=uids

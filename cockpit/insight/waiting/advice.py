@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cockpit.model.cluster import ClusterHealth
 from cockpit.model.waiting import QueueEntry, WaitStage, amount
 from cockpit.store.store import Store
 
@@ -26,6 +27,20 @@ def owned_by_queue(store: Store, *, suspended: bool) -> list[str]:
     return [
         f"Kueue owns spec.suspend: queue {store.queue} has not admitted the cluster, and Kueue "
         "suspends it again. See: cockpit why cluster"
+    ]
+
+
+def resized_in_queue(store: Store) -> list[str]:
+    """A line for the plan to change the number of pods of a cluster in a queue of Kueue.
+
+    Kueue compares the pod counts with those that it has admitted. If they differ, it suspends the
+    cluster and queues it again (Kueue 0.10, `ensureOneWorkload` in pkg/controller/jobframework).
+    """
+    if not store.queue or store.health is ClusterHealth.SUSPENDED:
+        return []
+    return [
+        f"The cluster is in queue {store.queue}: Kueue deletes all of its pods, the head too, and "
+        "creates them again once the queue admits the new number."
     ]
 
 

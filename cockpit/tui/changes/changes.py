@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cockpit.insight.waiting.advice import resized_in_queue
 from cockpit.model.cluster import ClusterHealth, is_protected
 from cockpit.model.error import CockpitError, NotAllowedError, UsageError
 from cockpit.model.run import Job
@@ -38,7 +39,8 @@ async def scale(app: AppBase, group: str, replicas: str) -> None:
         )
     uid = app.store.uid
     question = "Scale up?" if plan.after > plan.before else "Scale down?"
-    if await app.push_screen_wait(confirmation(app, question, plan.lines, "Scale")):
+    lines = [*plan.lines, *resized_in_queue(app.store)]
+    if await app.push_screen_wait(confirmation(app, question, lines, "Scale")):
         done = await app.submit(actions.scale(ScaleRequest(group, plan.after, uid=uid)))
         text = f"Group {group}: {done.before} → {done.after}. {done.warning}".strip()
         app.notify(text, title="Scaled", markup=False)
