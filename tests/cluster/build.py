@@ -6,6 +6,7 @@ pin triggers a build. The file is renamed to it only when it is complete.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import re
@@ -13,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +31,7 @@ PACKAGES = (
     "conntrack",
 )
 """Debian's part; `iproute2` gives `ip`."""
-GO = (1, 24)
+GO, NIGHTLY_GO = (1, 24), (1, 25)
 """The oldest that the modules are written for."""
 COMMAND = "python -m tests.cluster.build"
 BUILD_TIME = "about 10 minutes on 2 cores"
@@ -45,6 +46,8 @@ class Program:
     """The folder under `modules/`."""
     package: str
     ldflags: str = "-s -w"
+    tags: str = ""
+    """Go's build tags, separated by commas."""
 
 
 _KUBERNETES_FLAGS = (
@@ -72,6 +75,17 @@ PROGRAMS = (
 
 OBJECT_STORE = Program("gofakes3", "gofakes3", "github.com/johannesboyne/gofakes3/cmd/gofakes3")
 """An S3 server. Kubernetes does not need it, and it needs neither root nor Debian packages."""
+NIGHTLY = (
+    Program("kueue", "kueue", "sigs.k8s.io/kueue/cmd/kueue"),
+    # Debian's Prometheus has no discovery of Kubernetes' pods. The tags leave out all other ones.
+    Program(
+        "prometheus",
+        "prometheus",
+        "github.com/prometheus/prometheus/cmd/prometheus",
+        tags="remove_all_sd,enable_kubernetes_sd",
+    ),
+)
+"""What only nightly tests start. `COMMAND --nightly` builds them."""
 
 
 def cache(environment: Mapping[str, str] = os.environ) -> Path:
@@ -88,7 +102,7 @@ CACHE = cache()
 
 def program(name: str) -> Path:
     """The path of the built program, which may not exist yet."""
-    [wanted] = [each for each in (*PROGRAMS, OBJECT_STORE) if each.name == name]
+    [wanted] = [each for each in (*PROGRAMS, OBJECT_STORE, *NIGHTLY) if each.name == name]
     return CACHE / f"{name}-{_fingerprint(wanted)}"
 
 
@@ -110,9 +124,9 @@ def unusable() -> str:
     return ""
 
 
-def unbuilt() -> list[Program]:
-    """Return the programs that have yet to be built."""
-    return [each for each in (*PROGRAMS, OBJECT_STORE) if not program(each.name).exists()]
+def unbuilt(programs: Iterable[Program] = (*PROGRAMS, OBJECT_STORE)) -> list[Program]:
+    """Return those of the programs that have yet to be built."""
+    return [each for each in programs if not program(each.name).exists()]
 
 
 def missing() -> str:
@@ -124,20 +138,24 @@ def missing() -> str:
     return ""
 
 
-def _go_lacking() -> str:
+def missing_nightly(name: str) -> str:
+    """Why a program of NIGHTLY cannot be started now, in one line; empty when it can."""
+    return "" if program(name).exists() else f"{name} is not built; `{COMMAND} --nightly` builds it"
+
+
+def _go_lacking(oldest: tuple[int, int]) -> str:
     if shutil.which("go") is None:
         return "Go is not installed"
     reported = subprocess.run(["go", "version"], capture_output=True, text=True, check=False).stdout
     found = re.search(r"go(\d+)\.(\d+)", reported)
-    if found is None or (int(found[1]), int(found[2])) < GO:
-        return f"Go is older than {GO[0]}.{GO[1]} ({reported.strip()})"
+    if found is None or (int(found[1]), int(found[2])) < oldest:
+        return f"Go is older than {oldest[0]}.{oldest[1]} ({reported.strip()})"
     return ""
 
 
-def build(report: Callable[[str], None]) -> None:
-    """Build what is not there yet, and report each step. CalledProcessError when a build fails."""
+def build(wanted: Sequence[Program], report: Callable[[str], None]) -> None:
+    """Build them, and report each step. CalledProcessError when a build fails."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    wanted = unbuilt()
     for count, each in enumerate(wanted, start=1):
         whole = program(each.name)
         report(f"building {each.name} ({count} of {len(wanted)}) …")
@@ -145,7 +163,10 @@ def build(report: Callable[[str], None]) -> None:
         half = whole.with_name(f"{whole.name}.{os.getpid()}.half")
         try:
             subprocess.run(
-                ["go", "build", "-trimpath", "-ldflags", each.ldflags, "-o", half, each.package],
+                [
+                    *("go", "build", "-trimpath", "-ldflags", each.ldflags, "-tags", each.tags),
+                    *("-o", half, each.package),
+                ],
                 cwd=MODULES / each.module,
                 env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=readonly"},
                 check=True,
@@ -160,18 +181,23 @@ def build(report: Callable[[str], None]) -> None:
 
 
 def _fingerprint(wanted: Program) -> str:
-    made_of = [wanted.package, wanted.ldflags]
+    made_of = [wanted.package, wanted.ldflags, *filter(None, [wanted.tags])]
     folder = MODULES / wanted.module
     made_of += [path.read_text() for path in sorted(folder.iterdir()) if path.is_file()]
     return hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:12]
 
 
-def main() -> int:
-    if why := unusable() or (_go_lacking() if unbuilt() else ""):
+def main(arguments: Sequence[str] = ()) -> int:
+    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
+    parser.add_argument("--nightly", action="store_true", help="also what nightly tests start")
+    nightly = parser.parse_args(arguments).nightly
+    wanted = unbuilt((*PROGRAMS, OBJECT_STORE, *(NIGHTLY if nightly else ())))
+    oldest = NIGHTLY_GO if set(NIGHTLY) & set(wanted) else GO
+    if why := unusable() or (_go_lacking(oldest) if wanted else ""):
         print(f"No Kubernetes can be started here: {why}.", file=sys.stderr)
         return 1
     try:
-        build(lambda line: print(line, flush=True))
+        build(wanted, lambda line: print(line, flush=True))
     except subprocess.CalledProcessError as error:
         command = " ".join(map(str, error.cmd))
         print(f"{command} failed with exit code {error.returncode}.", file=sys.stderr)
@@ -180,4 +206,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

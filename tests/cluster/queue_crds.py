@@ -20,7 +20,7 @@ NEWER = "v1beta2"
 
 
 @cache
-def _module() -> Path:
+def module() -> Path:
     """The module's folder in Go's cache, downloaded if it is not there; `modules/kueue` pins it."""
     done = subprocess.run(
         ["go", "mod", "download", "-json", KUEUE],
@@ -36,7 +36,7 @@ def _module() -> Path:
 def kueue() -> list[dict[str, Any]]:
     """The definitions of v1beta1; served as v1beta2 too, as newer Kueues do."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    folder = _module() / "config" / "components" / "crd" / "bases"
+    folder = module() / "config" / "components" / "crd" / "bases"
     found = [
         yaml.load((folder / f"kueue.x-k8s.io_{name}.yaml").read_text(), loader) for name in _FILES
     ]

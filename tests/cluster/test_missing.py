@@ -109,6 +109,23 @@ def test_a_go_that_is_too_old_is_named(
     assert wanted in capsys.readouterr().err
 
 
+def test_programs_of_nightly_tests_are_built_only_when_asked_for_and_need_a_newer_go(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    no_programs: None,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    commands = _only_commands(tmp_path, monkeypatch)
+    (commands / "go").write_text("#!/bin/sh\necho go version go1.24.0 linux/amd64\n")
+    (commands / "go").chmod(0o755)
+    assert build.main(["--nightly"]) == 1
+    assert "Go is older than 1.25 (go version go1.24.0 linux/amd64)." in capsys.readouterr().err
+    assert {each.name for each in build.unbuilt()}.isdisjoint({"kueue", "prometheus"})
+    assert build.missing_nightly("kueue") == (
+        "kueue is not built; `python -m tests.cluster.build --nightly` builds it"
+    )
+
+
 def _only_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A PATH with Debian's commands and no Go."""
     folder = tmp_path / "commands"
