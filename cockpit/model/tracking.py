@@ -28,6 +28,16 @@ class TrackedRun(Struct, frozen=True):
     """The Ray Train run, if a tag or the name identifies it."""
 
 
+class ModelVersion(Struct, frozen=True):
+    """A version of a model that MLflow's registry holds."""
+
+    name: str
+    version: str
+    aliases: tuple[str, ...] = ()
+    url: str = ""
+    """The URL of its page in the tracker."""
+
+
 class GpuActivity(Struct, frozen=True):
     """DCGM's counters of one GPU: how busy it is, which 100 % utilisation does not show."""
 

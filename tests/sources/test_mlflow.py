@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -234,6 +235,61 @@ async def test_a_server_that_dies_is_reported_and_found_again_when_it_is_back(
     assert down[0].retry_at_s is not None
     assert down[0].retry_at_s > down[0].at_s
     assert sum(isinstance(event, TrackedRunsListed) for event in seen) == 1, "nothing has changed"
+
+
+MODEL = """
+import mlflow
+from mlflow import MlflowClient
+with mlflow.start_run(run_name="with-model") as run:
+    mlflow.log_params({"lr": 0.2})
+    mlflow.log_metric("loss", 0.25)
+client = MlflowClient()
+client.create_registered_model("digits")
+client.create_model_version("digits", run.info.artifact_uri, run.info.run_id)
+client.set_registered_model_alias("digits", "best", 1)
+"""
+
+
+def test_verb_lists_shows_and_compares_the_runs_of_a_real_server(
+    server: MlflowServer,
+    tagged: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server.script(MODEL)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
+    assert main(["experiments"]) == 0
+    header, newest, *_ = capsys.readouterr().out.splitlines()
+    assert header.split()[:3] == ["NAME", "EXPERIMENT", "STATUS"]
+    assert newest.startswith("with-model")
+    assert "loss=0.25" in newest
+    assert "lr=0.2" in newest
+
+    assert main(["experiments", "--experiment", "digits", "-o", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    by_name = {row["name"]: row for row in rows}
+    assert {"by-tag", "by-environment", "my-train-run"} <= set(by_name)
+    assert by_name["by-tag"]["metrics"]["odd"] == "nan"
+    assert main(["experiments", "--experiment", "nothing"]) == 2
+    assert "Known: " in capsys.readouterr().err
+
+    assert main(["experiments", "ab12", "-o", "json"]) == 0
+    one = json.loads(capsys.readouterr().out)
+    assert (one["id"], one["artifacts"]) == (tagged, ["model/", "notes.txt"])
+    assert main(["experiments", "with-model"]) == 0
+    text = capsys.readouterr().out
+    assert "model versions: 1" in text
+    assert f"{server.url}/#/models/digits/versions/1" in text
+    assert "best" in text
+
+    assert main(["experiments", "by-tag", "with-model"]) == 0
+    text = capsys.readouterr().out
+    assert "parameters: 2 of 2 differ" in text
+    assert "-0.08333" in text
+    assert main(["experiments", "by-tag", "with-model", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    [lr] = [row for row in found["parameters"] if row["name"] == "lr"]
+    assert (lr["first"], lr["second"], lr["differs"]) == ("0.1", "0.2", True)
 
 
 TAGGED = """

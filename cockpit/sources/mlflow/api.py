@@ -7,6 +7,7 @@ Every method may raise UnreachableError, NotAllowedError and AnswerError.
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -18,7 +19,7 @@ from msgspec import Struct
 from cockpit.model.decoding.value_range import moment_s
 from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
-from cockpit.model.tracking import TrackedRun
+from cockpit.model.tracking import ModelVersion, TrackedRun
 from cockpit.sources.mlflow.http import MlflowHttp
 from cockpit.sources.mlflow.settings import MlflowSettings
 
@@ -27,6 +28,9 @@ RUNS_A_PAGE = 100
 PAGES = 5
 """The maximum length of each list, newest first; MLflow keeps everything."""
 ARTIFACTS = 200
+VERSIONS = 100
+ID = re.compile(r"[A-Za-z0-9_-]+")
+"""Ids that can be quoted in a filter."""
 VALUE_LIMIT = 500
 """Characters of a parameter."""
 
@@ -131,6 +135,23 @@ class Mlflow:
             with _understood(self._http):
                 names.append(one_line(str(file["path"])) + "/" * bool(file.get("is_dir")))
         return tuple(sorted(names))
+
+    async def model_versions(self, run_id: str) -> tuple[ModelVersion, ...]:
+        """The versions of registered models that this run has logged, by name and number."""
+        if not ID.fullmatch(run_id):
+            return ()
+        params = {"filter": f"run_id='{run_id}'", "max_results": str(VERSIONS)}
+        raw = await self._http.ask("GET", "model-versions/search", params=params)
+        found = []
+        for version in self._listed(raw, "model_versions"):
+            with _understood(self._http):
+                name, number = one_line(str(version["name"])), one_line(str(version["version"]))
+                aliases = version.get("aliases") or ()
+                page = f"{self._settings.url}/#/models/{quote(name, safe='')}/versions/{number}"
+                found.append(
+                    ModelVersion(name, number, tuple(one_line(str(a)) for a in aliases), page)
+                )
+        return tuple(sorted(found, key=lambda each: (each.name, each.version)))
 
     def page_of(self, experiment_id: str, run_id: str) -> str:
         """The run's page in MLflow's UI."""

@@ -26,6 +26,7 @@ class Command(Struct, frozen=True):
 COMMANDS: tuple[Command, ...] = (
     *(Command(view, view, f"show {view}") for view in VIEWS),
     Command("hang", "hang", "show why the run makes no progress"),
+    Command("experiments", "experiments", "list the runs of MLflow, and compare two"),
     Command("rank", "rank N", "a rank's own page", ("rank",)),
     Command("kill", "kill POD|RANK [GRACE]", "kill a pod, GRACE seconds after SIGTERM", ("pod",)),
     Command("drill", "drill [FAULT [TARGET] …]", "inject a fault; see docs/screens.md", ("fault",)),

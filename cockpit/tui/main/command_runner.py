@@ -52,6 +52,10 @@ async def run(screen: Viewing, line: str) -> None:
             await screen.action_all_logs()
         case "hang":
             app.push_screen(HangPage())
+        case "experiments":
+            from cockpit.tui.views.experiments.page import ExperimentsPage
+
+            app.push_screen(ExperimentsPage())
         case "rank":
             _pod_under(app, current_run(app.store), first)
             app.push_screen(RankScreen(int(first)))
