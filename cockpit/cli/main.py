@@ -19,7 +19,7 @@ from cockpit.cli.verbs import BY_NAME, OLD_NAMES, VERBS
 from cockpit.model.error import CockpitError, ExitCode, NotAllowedError, UsageError
 from cockpit.model.text import one_line
 
-LASTING = frozenset({"demo", "guard", "record", "replay", "watch"})
+LASTING = frozenset({"demo", "guard", "open", "record", "replay", "watch"})
 """Verbs that run for hours."""
 
 

@@ -40,6 +40,7 @@ VERBS = (
     Verb("export", "recordings.export", "a recorded run as Parquet, CSV or JSON lines", "Read"),
     Verb("report", "recordings.report", "a recorded run as HTML, Markdown or JSON", "Read"),
     Verb("trials", "read.trials", "the trials of Ray Tune, the best first", "Read"),
+    Verb("open", "read.open", "a link to the dashboard, Grafana or MLflow", "Read"),
     Verb("experiments", "read.experiments", "the runs of MLflow: list, show, compare", "Read"),
     Verb("hang", "read.hang", "why a run makes no progress, and which ranks cause it", "Read"),
     Verb("why", "read.why", "why an attempt or a job ended, or what a pod waits for", "Read"),

@@ -55,6 +55,9 @@ TEMPLATE = """\
 # [mlflow]
 # uri = "http://mlflow:5000"
 
+# [grafana]
+# url = "https://grafana:3000" # for cockpit open grafana
+
 # [alerts]
 # straggler_percent = 30  # see docs/diagnosis.md for every threshold
 #
@@ -62,7 +65,7 @@ TEMPLATE = """\
 # command = ["notify-send", "cockpit"] # the alert is JSON on its standard input
 """
 
-TABLES = ("recorder", "alerts", "prometheus", "mlflow", "drills", "guard")
+TABLES = ("recorder", "alerts", "prometheus", "mlflow", "grafana", "drills", "guard")
 """Those whose settings the part that they are of reads itself."""
 _TOP = ("profile", "theme", "read_only", "protected", "profiles", "hooks", *TABLES)
 _OWN = (*FLAGS, "theme", "read_only", "protected", "guard")

@@ -18,7 +18,10 @@ from cockpit.backends.kuberay.api import exec as module
 from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, KubeError
 from cockpit.backends.kuberay.api.exec import RemoteTerminal, attach, run
 from cockpit.backends.kuberay.api.port_forward import PortForward
+from cockpit.backends.kuberay.service_route import ServiceName, ServiceRoute
+from cockpit.backends.private_proxy import PrivateProxy
 from cockpit.backends.protocol import ExecResult
+from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, UnreachableError
 from tests.backends.kubernetes.clients import admin, client_of, cluster_of, token_of, written
 from tests.backends.kubernetes.connect_proxy import connect_proxy
@@ -36,7 +39,7 @@ http.server.HTTPServer(("", {PORT}), http.server.SimpleHTTPRequestHandler).serve
 
 def pod(name: str) -> dict[str, Any]:
     return {
-        "metadata": {"name": name},
+        "metadata": {"name": name, "labels": {"app": name}},
         "spec": {
             "terminationGracePeriodSeconds": 0,
             "containers": [
@@ -340,6 +343,32 @@ async def test_a_port_of_the_pod_is_reached_through_a_socket_of_ours(
             answers = await asyncio.gather(*(http.get("/bin/python3") for _ in range(3)))
             assert [len(answer.content) for answer in answers] == [PYTHON_BYTES] * 3
         assert forward.error is None
+
+
+async def test_page_of_a_service_is_opened_through_the_private_link(
+    client: KubeClient, place: str, kubernetes: Testbed
+) -> None:
+    """The chain of `cockpit open grafana`: Service, ready pod, port-forward, proxy, browser."""
+    port = {"port": 3000, "targetPort": PORT}
+    body = {"metadata": {"name": "web"}, "spec": {"selector": {"app": POD}, "ports": [port]}}
+    kubernetes.plane.ask("POST", f"/api/v1/namespaces/{place}/services", body)
+    service, loop = ServiceRoute(client, ServiceName(place, "web")), asyncio.get_running_loop()
+
+    def route() -> DashboardRoute:
+        return asyncio.run_coroutine_threadsafe(service.route(), loop).result(20)
+
+    def pages(proxy: PrivateProxy) -> list[httpx.Response]:
+        with httpx.Client() as browser:
+            links = (proxy.link, f"http://127.0.0.1:{proxy.port}/lib/")
+            return [httpx.get(links[1]), *(browser.get(link, timeout=20) for link in links)]
+
+    try:
+        with PrivateProxy(route, keep_host=True).running() as proxy:
+            refused, first, page = await asyncio.to_thread(pages, proxy)
+    finally:
+        await service.aclose()
+    assert [answer.status_code for answer in (refused, first, page)] == [403, 303, 200]
+    assert "python3" in page.text
 
 
 async def test_the_socket_is_private_and_is_removed_with_the_forward(
