@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -30,6 +31,8 @@ KEYS_OF_SPEC = {
 }  # fmt: skip
 KEYS_OF_PLATFORM = {"uri", "sha256", "selector", "files", "license", "bin"}
 """The fields of krew's types (krew/pkg/index/types.go, v0.4.3)."""
+VERSIONS = range(11, 15)
+"""The minor versions of Python 3 that are tested where the machine has them."""
 LIGHT = ("ray", "torch", "kubernetes", "aiohttp", "pandas", "pydantic")
 """Packages that nothing of the base installation needs."""
 
@@ -162,29 +165,55 @@ def called(argv: list[str], home: Path, **more: str) -> subprocess.CompletedProc
     )  # fmt: skip
 
 
-# Nightly, since it installs packages (some 10 s of CPU, and minutes beside other tests); in the
-# quick lane, the tests above check the contents and the requirements of the wheel.
+def interpreters() -> dict[str, str]:
+    """The Python of each supported version that is on this machine: in PATH, or of pyenv."""
+    folders = [Path(folder) for folder in os.get_exec_path()]
+    if pyenv := shutil.which("pyenv"):
+        folders += sorted((Path(pyenv).resolve().parents[1] / "versions").glob("*/bin"))
+    found: dict[str, str] = {}
+    for name in (f"python3.{minor}" for minor in VERSIONS):
+        for path in (folder / name for folder in folders):
+            # A shim of pyenv exists, but fails for a version that is not selected.
+            if name not in found and os.access(path, os.X_OK):
+                asked = subprocess.run(
+                    [path, "-c", "import venv"], capture_output=True, check=False
+                )
+                if asked.returncode == 0:
+                    found[name] = str(path)
+    return found
+
+
+# Nightly, since it installs packages (some 10 s of CPU for each Python, and minutes beside other
+# tests); in the quick lane, the tests above check the contents and requirements of the wheel.
 @pytest.mark.nightly
-def test_wheel_works_alone_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
-    place = tmp_path / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
-    pip = [str(place / "bin/python"), "-m", "pip", "install", "-q"]
-    done = subprocess.run(
-        [*pip, "-c", str(ROOT / "constraints.txt"), str(wheel)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+def test_wheel_works_alone_in_clean_environments(wheel: Path, tmp_path: Path) -> None:
+    pythons = interpreters()
+    assert f"python3.{sys.version_info.minor}" in pythons
+    for name, python in pythons.items():
+        place = tmp_path / name
+        subprocess.run([python, "-m", "venv", str(place)], check=True)
+        pip = [str(place / "bin/python"), "-m", "pip", "install", "-q"]
+        done = subprocess.run(
+            [*pip, "-c", str(ROOT / "constraints.txt"), str(wheel)],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        works_alone(place, tmp_path)
+
+
+def works_alone(place: Path, home: Path) -> None:
+    """The packages of this environment are few, and the verbs that need no Ray work."""
     installed = next(place.glob("lib/python3.*/site-packages"))
-    folders = [path for path in installed.iterdir() if path.name.partition("-")[0] not in
-               ("pip", "setuptools", "pkg_resources")]  # fmt: skip
-    size = sum(
-        f.stat().st_size for path in folders for f in (path, *path.rglob("*")) if f.is_file()
-    )
-    assert size < INSTALLED_LIMIT_BYTES, size
+    ours = [
+        path for path in installed.iterdir()
+        if path.name.partition("-")[0] not in ("pip", "setuptools", "pkg_resources")
+    ]  # fmt: skip
+    files = (file for path in ours for file in (path, *path.rglob("*")) if file.is_file())
+    assert sum(file.stat().st_size for file in files) < INSTALLED_LIMIT_BYTES
     assert not [name for name in LIGHT if (installed / name).exists()]
 
     def cockpit(*argv: str, program: str = "cockpit") -> subprocess.CompletedProcess[str]:
-        return called([str(place / "bin" / program), *argv], tmp_path)
+        return called([str(place / "bin" / program), *argv], home)
 
     assert cockpit("version").stdout.startswith(f"cockpit {__version__}\n")
     assert cockpit("version", program="kubectl-cockpit").returncode == 0
