@@ -61,7 +61,8 @@ class AlertMonitor:
         if run is not None:
             self._last_updates.note(run, now_s)
             past = self.past_of(run)
-        found = findings(store, run, now_s, past, limits, self._last_updates)
+        prices = self.settings.prices
+        found = findings(store, run, now_s, past, limits, self._last_updates, prices)
         for event in self._state.update(store, run, found, now_s, limits):
             self._call_hooks(store, event)
             self._dispatch(event)

@@ -23,6 +23,8 @@ from msgspec import Struct, field
 
 from cockpit.insight.detectors import thresholds
 from cockpit.insight.detectors.thresholds import Thresholds
+from cockpit.insight.metrics import prices
+from cockpit.insight.metrics.prices import Prices
 from cockpit.model.alert import Severity
 from cockpit.model.error import UsageError
 
@@ -55,13 +57,20 @@ class Hook:
 class AlertSettings(Struct, frozen=True):
     limits: Thresholds = field(default_factory=Thresholds)
     hooks: tuple[Hook, ...] = ()
+    prices: Prices = field(default_factory=Prices)
 
 
-def parse(alerts: Mapping[str, Any], hooks: Sequence[Any] = ()) -> AlertSettings:
-    """From the tables `[alerts]` and `[[hooks]]`. Raises UsageError, which shows no secret."""
+def parse(
+    alerts: Mapping[str, Any], hooks: Sequence[Any] = (), cost: Mapping[str, Any] | None = None
+) -> AlertSettings:
+    """From the tables `[alerts]`, `[[hooks]]` and `[cost]`.
+
+    Raises UsageError, which shows no secret.
+    """
     return AlertSettings(
         thresholds.parse(alerts),
         tuple(_hook(f"hooks[{number}]", raw) for number, raw in enumerate(hooks, 1)),
+        prices.parse(cost or {}),
     )
 
 

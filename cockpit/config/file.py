@@ -58,6 +58,11 @@ TEMPLATE = """\
 # [grafana]
 # url = "https://grafana:3000" # for cockpit open grafana
 
+# [cost]
+# currency = "EUR"
+# budget = 500            # of one run: see docs/diagnosis.md
+# pod_hour = { gpu = 32.77 } # by worker group: the price of its node type for an hour
+
 # [alerts]
 # straggler_percent = 30  # see docs/diagnosis.md for every threshold
 #
@@ -65,7 +70,7 @@ TEMPLATE = """\
 # command = ["notify-send", "cockpit"] # the alert is JSON on its standard input
 """
 
-TABLES = ("recorder", "alerts", "prometheus", "mlflow", "grafana", "drills", "guard")
+TABLES = ("recorder", "alerts", "prometheus", "mlflow", "grafana", "cost", "drills", "guard")
 """Those whose settings the part that they are of reads itself."""
 _TOP = ("profile", "theme", "read_only", "protected", "profiles", "hooks", *TABLES)
 _OWN = (*FLAGS, "theme", "read_only", "protected", "guard")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cockpit.insight.detectors.straggler import scores
+from cockpit.insight.metrics.cost import cost_of
 from cockpit.insight.metrics.goodput import goodput
-from cockpit.insight.metrics.progress import gpus_of
+from cockpit.insight.metrics.prices import Prices
 from cockpit.model.run import RunSummary
 from cockpit.report.charts import curves
 from cockpit.report.document import Document, Section
@@ -27,11 +28,13 @@ def report(
     read_from: str = "",
     trouble: Sequence[str] = (),
     left: bool = False,
+    prices: Prices = Prices(),  # noqa: B008  it is frozen
 ) -> Document:
     """Build the report. Sections without data are left out.
 
     `past`: recorded runs for comparison, of this job and of others. `read_from`: the source of the
     store; `trouble`: which parts could not be read. `left`: the run is no longer recorded.
+    `prices`: for the cost of the run.
     """
     when = extent(run)
     useful = goodput(run, when.end_s)
@@ -40,7 +43,7 @@ def report(
     sections = (
         Section("numbers", "Key numbers", (overview.key_numbers(run, percent),)),
         curves.charts(run),
-        diagnosis.goodput_section(useful, gpus_of(run)),
+        diagnosis.goodput_section(useful, cost_of(store, run, when.end_s, prices)),
         diagnosis.bottleneck_section(run),
         compared(store, run, past),
         hang.hang(store, run, when.end_s),

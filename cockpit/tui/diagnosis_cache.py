@@ -27,7 +27,14 @@ class DiagnosisCache:
         if self._found is None or key != self._key:
             watch = getattr(session, "alerts", None)
             self._found = (
-                diagnosis(state.store, run, state.now_s, watch.past_of(run), watch.settings.limits)
+                diagnosis(
+                    state.store,
+                    run,
+                    state.now_s,
+                    watch.past_of(run),
+                    watch.settings.limits,
+                    watch.settings.prices,
+                )
                 if isinstance(watch, AlertMonitor)
                 else diagnosis(state.store, run, state.now_s)
             )

@@ -54,7 +54,16 @@ def test_the_curves_of_a_run_share_their_times_when_it_ends() -> None:
 
     store.apply(seen(RunState.RUNNING, 0.0))
     for n in range(1, 20):
-        sample = RankSample(0, attempt=1, at_s=float(n), step=n, loss=1.0 / n, step_time_s=0.5)
+        sample = RankSample(
+            0,
+            attempt=1,
+            at_s=float(n),
+            step=n,
+            first_step=n,
+            steps_total=n,
+            loss=1.0 / n,
+            step_time_s=0.5,
+        )
         store.apply(RankSampled(at_s=float(n), source="t", run_id="r", samples=(sample,)))
     of_rank = store.runs["r"].ranks[0].curves
     assert of_rank["loss"].times is not of_rank["step_time_s"].times

@@ -111,7 +111,7 @@ async def test_the_diagnosis_goes_by_the_settings_of_who_watches(cockpit: Open) 
         await seen.advance(62)
         await seen.until(lambda: "bound by" not in seen.text)
         await seen.press("8")
-        await seen.sees("at its price")
+        await seen.sees("of it in lost time")
 
 
 async def test_a_quiet_screen_paints_nothing_but_ages(cockpit: Open) -> None:

@@ -54,7 +54,8 @@ def run(args: argparse.Namespace) -> int:
     from cockpit.config import file
 
     configured = file.read()
-    settings = parse(configured.tables.get("alerts", {}), configured.hooks)
+    given = configured.tables
+    settings = parse(given.get("alerts", {}), configured.hooks, given.get("cost", {}))
     with connect.session(args, sources=("telemetry", "ray", "deaths")) as session:
         connect.wait_for(session, SOURCES)
         _require_telemetry(session)
@@ -85,9 +86,11 @@ def _print_once(
 
     going = current_run(store)
     limits, past = settings.limits, _recorded()
-    found = findings(store, going, now_s, past, limits)
+    found = findings(store, going, now_s, past, limits, prices=settings.prices)
     found = [it for it in found if is_at_least(it.severity, Severity(args.severity))]
-    reported = diagnosis(store, going, now_s, past, limits) if going is not None else None
+    reported = (
+        diagnosis(store, going, now_s, past, limits, settings.prices) if going is not None else None
+    )
     if args.diagnosis:
         print_json(reported, indent=None if args.output == "jsonl" else 2)
     else:
@@ -135,10 +138,10 @@ def sentences(reported: Diagnosis | None, found: list[Finding]) -> list[str]:
     if reported.at_risk is not None:
         steps = "" if reported.at_risk.steps is None else f"{reported.at_risk.steps:,} steps, "
         facts.append(f"Lost if killed now: {steps}{format.age(reported.at_risk.seconds)}")
-    if reported.cost is not None:
-        money = reported.cost.lost_money
-        price = "" if money is None else f", {money:,.2f}"
-        facts.append(f"Lost so far: {reported.cost.lost:.2f} GPU-hours{price}")
+    if reported.cost is not None and reported.cost.gpus:
+        facts.append(f"Lost so far: {reported.cost.lost:.2f} GPU-hours")
+    if reported.cost is not None and reported.cost.text:
+        facts.append(f"Cost so far: {reported.cost.text}")
     return [*lines, *(["", *facts] if facts else [])]
 
 

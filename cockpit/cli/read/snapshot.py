@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cockpit import format
 from cockpit.cli.options import connect
@@ -15,6 +15,9 @@ from cockpit.cli.output.tables import Row, as_json, print_json, print_rows
 from cockpit.model.error import NotAllowedError, UnreachableError, UsageError
 from cockpit.store import selectors
 from cockpit.store.store import Store
+
+if TYPE_CHECKING:
+    from cockpit.insight.metrics.cost import Cost
 
 TABLES = {
     "groups": ("name", "desired", "ready", "min", "max", "note"),
@@ -216,6 +219,7 @@ def rows_of(listed: str, store: Store, now_s: float) -> list[dict[str, Any]]:
 def status(store: Store, now_s: float) -> dict[str, Any]:
     """Return the complete state as one object."""
     run = selectors.current_run(store)
+    spent = cost_so_far(store, now_s)
     ref = store.ref
     return {
         "cluster": {
@@ -231,9 +235,23 @@ def status(store: Store, now_s: float) -> dict[str, Any]:
         "pods": rows_of("pods", store, now_s),
         "jobs": rows_of("jobs", store, now_s),
         "run": run_row(run, now_s) if run else None,
+        **({"cost": as_json(spent)} if spent is not None else {}),
         "ranks": rows_of("ranks", store, now_s),
         "sources": [as_json(source) for source in store.sources.values()],
     }
+
+
+def cost_so_far(store: Store, now_s: float) -> Cost | None:
+    """The cost of the current run, if `[cost]` sets prices; without it, nothing is imported."""
+    from cockpit.config import file
+
+    run, configured = selectors.current_run(store), file.read().tables.get("cost")
+    if run is None or not configured:
+        return None
+    from cockpit.insight.metrics.cost import cost_of
+    from cockpit.insight.metrics.prices import parse
+
+    return cost_of(store, run, now_s, parse(configured))
 
 
 def print_status(store: Store, how: str, now_s: float) -> None:
@@ -250,6 +268,8 @@ def print_status(store: Store, how: str, now_s: float) -> None:
         print(f"No training run. Jobs: {', '.join(going)}" if going else "No training run.")
     else:
         print("", *run_lines(run, now_s), sep="\n")
+        if (spent := cost_so_far(store, now_s)) is not None and spent.text:
+            print(f"Cost: {spent.text}")
         print_ranks(store, now_s)
     for name, age, why in selectors.stale_sources(store, now_s):
         state = "no data yet" if age is None else f"{format.age(age)} old"

@@ -126,6 +126,8 @@ def _read(name: str) -> tuple[str, str, Document]:
     """What a file of the report is called, by the run's name and its recording's; the run's id,
     and the report.
     """
+    from cockpit.config import file
+    from cockpit.insight.metrics.prices import parse
     from cockpit.recorder.file import is_held
     from cockpit.recorder.reading.library import Library
     from cockpit.recorder.reading.recording import opened
@@ -160,6 +162,7 @@ def _read(name: str) -> tuple[str, str, Document]:
                 read_from=path.name,
                 trouble=trouble,
                 left=not is_held(path),
+                prices=parse(file.read().tables.get("cost", {})),
             ),
         )
 

@@ -21,7 +21,8 @@ from cockpit.insight.detectors import (
     stuck_start,
 )
 from cockpit.insight.detectors.thresholds import Thresholds
-from cockpit.insight.metrics import bottleneck, checkpoint, goodput, scaling
+from cockpit.insight.metrics import bottleneck, checkpoint, cost, goodput, scaling
+from cockpit.insight.metrics.prices import Prices
 from cockpit.insight.metrics.progress import LastUpdates, is_believed
 from cockpit.insight.metrics.summary import job_of
 from cockpit.model.alert import Finding, Severity
@@ -59,6 +60,7 @@ def findings(
     past: Sequence[RunSummary] = (),
     limits: Thresholds = Thresholds(),  # noqa: B008  it is frozen
     last_updates: LastUpdates | None = None,
+    prices: Prices = Prices(),  # noqa: B008  it is frozen
 ) -> list[Finding]:
     """Return the current findings, the most severe first.
 
@@ -70,7 +72,7 @@ def findings(
     found = failed_jobs.find(store, now_s, limits) + out_of_memory.find(store, now_s, limits)
     if run is not None and not run.state.is_over and TELEMETRY not in stale:
         found += _folded(
-            _of_run(store, run, now_s, past, limits, last_updates), run, limits.fold_ranks
+            _of_run(store, run, now_s, past, limits, last_updates, prices), run, limits.fold_ranks
         )
     current = [finding for finding in found if source_of(finding.kind) not in stale]
     return sorted(current, key=lambda it: _ORDER[it.severity])
@@ -83,6 +85,7 @@ def _of_run(
     past: Sequence[RunSummary],
     limits: Thresholds,
     last_updates: LastUpdates | None,
+    prices: Prices,
 ) -> list[Finding]:
     job = job_of(store, run)
     same_job = [it for it in past if it.job == job and it.run_id != run.id]
@@ -97,6 +100,7 @@ def _of_run(
         *checkpoint.find(run, limits),
         *regression.find(run, same_job, limits),
         *goodput.find(run, now_s, limits),
+        *cost.find(store, run, now_s, prices, limits.price_per_gpu_hour),
         *bottleneck.find(run, limits),
         *scaling.find(run, same_job, limits),
     ]

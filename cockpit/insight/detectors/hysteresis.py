@@ -57,6 +57,7 @@ RAISE_AFTER_S = {
     "unused-gpus": 120.0,
     "poor-scaling": 60.0,
     "low-goodput": 60.0,
+    "over-budget": 0.0,
 }
 """Delays by kind, if one or two checks would be too quick or the usual delay too long.
 

@@ -15,6 +15,7 @@ from cockpit.insight.metrics.checkpoint import UnsavedWork, at_risk
 from cockpit.insight.metrics.cost import Cost, cost
 from cockpit.insight.metrics.eta import Eta, eta
 from cockpit.insight.metrics.goodput import Goodput, goodput
+from cockpit.insight.metrics.prices import Prices, money_per_hour
 from cockpit.insight.metrics.progress import gpus_of
 from cockpit.insight.metrics.scaling import Scale, scaling
 from cockpit.insight.metrics.summary import job_of
@@ -42,16 +43,20 @@ def diagnosis(
     now_s: float,
     past: Sequence[RunSummary] = (),
     limits: Thresholds = Thresholds(),  # noqa: B008  it is frozen
+    prices: Prices = Prices(),  # noqa: B008  it is frozen
 ) -> Diagnosis:
     """Pure: `now_s` in Unix seconds; `past` may hold runs of other jobs."""
     good = goodput(run, now_s)
-    job = job_of(store, run)
+    job, per_hour = job_of(store, run), money_per_hour(store, run, prices)
+    spent = None
+    if good is not None:
+        spent = cost(good, gpus_of(run), limits.price_per_gpu_hour, per_hour, prices)
     return Diagnosis(
         shares(run, limits.window_s),
         good,
         eta(store, run, now_s),
         at_risk(run),
-        cost(good, gpus_of(run), limits.price_per_gpu_hour) if good is not None else None,
+        spent,
         tuple(scaling(run, [it for it in past if it.job == job], limits.warmup_s)),
         next(reversed(causes_of_run(store, run, REPEATED)), None),
     )

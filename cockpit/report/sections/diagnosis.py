@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cockpit import __version__
 from cockpit.format import duration
 from cockpit.insight.metrics import bottleneck
-from cockpit.insight.metrics.cost import cost
+from cockpit.insight.metrics.cost import Cost
 from cockpit.insight.metrics.goodput import Goodput
 from cockpit.report.document import (
     Block,
@@ -27,13 +27,12 @@ from cockpit.store.run import RunView
 from cockpit.store.store import Store
 
 
-def goodput_section(found: Goodput | None, gpus: int) -> Section:
-    """Useful time and the losses, which add up to the run's wall time."""
+def goodput_section(found: Goodput | None, spent: Cost | None) -> Section:
+    """Useful time and the losses, which add up to the run's wall time, and what they cost."""
     if found is None or found.wall_s <= 0:
         return Section("goodput", "Goodput", ())
     shares = tuple(Share(name, percent) for name, percent in found.parts)
     seconds = {"useful": found.useful_s, **found.lost_s}
-    spent = cost(found, gpus)
     rows = tuple(
         (
             share.name,
@@ -52,6 +51,7 @@ def goodput_section(found: Goodput | None, gpus: int) -> Section:
     blocks: tuple[Block, ...] = (
         Shares("goodput", "Goodput by cause", shares),
         Table("goodput", columns, rows),
+        *([Text(f"Cost: {spent.text}.")] if spent is not None and spent.text else []),
     )
     return Section("goodput", "Goodput", blocks)
 

@@ -57,17 +57,13 @@ def facts(found: Diagnosis, width: int) -> Content:
             text += f", {_gpu_time(risk.gpu_seconds / 3600)}"
         saved = f"newest checkpoint {format.age(risk.age_s)} old" if risk.age_s is not None else ""
         lines.append(_fact("at risk", text, saved or "no checkpoint yet", width))
-    if found.cost is not None:
+    if found.cost is not None and found.cost.gpus:
         cost = found.cost
-        money = f", {cost.lost_money:,.2f} at its price" if cost.lost_money is not None else ""
-        lines.append(
-            _fact(
-                "lost",
-                f"{_gpu_time(cost.lost)}{money}",
-                f"of {_gpu_time(cost.all_gpu_hours)}, {cost.gpus:g} GPUs",
-                width,
-            )
-        )
+        more = f"of {_gpu_time(cost.all_gpu_hours)}, {cost.gpus:g} GPUs"
+        lines.append(_fact("lost", _gpu_time(cost.lost), more, width))
+    if found.cost is not None and found.cost.text:
+        spent, _, more = found.cost.text.partition(", ")
+        lines.append(_fact("cost", spent, more, width))
     if found.scaling:
         scaling = ", ".join(
             f"{it.world_size}: {it.efficiency_percent:.0f} %" for it in found.scaling

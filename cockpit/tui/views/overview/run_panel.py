@@ -10,6 +10,7 @@ from cockpit import format
 from cockpit.insight.causes.text import headline
 from cockpit.insight.causes.types import Advice, Category, Cause
 from cockpit.insight.metrics.diagnosis import Diagnosis
+from cockpit.insight.metrics.prices import money
 from cockpit.insight.metrics.stall import stall
 from cockpit.insight.recovery.measurement import is_settled
 from cockpit.insight.recovery.text import brief
@@ -200,6 +201,8 @@ def _worked_out(view_state: ViewState, run: RunView, found: Diagnosis) -> list[t
         pairs.append(("unsaved", format.age(found.at_risk.seconds)))
     if found.shares is not None:
         pairs.append(("bound by", found.shares.largest))
+    if found.cost is not None and found.cost.spent is not None:
+        pairs.append(("cost", money(found.cost.spent, found.cost.currency)))
     return pairs
 
 
