@@ -54,7 +54,7 @@ class PrivateProxy:
     ) -> None:
         self.route, self.keep_host, self.read_only = route, keep_host, read_only
         self._port, self._key = port, secrets.token_urlsafe(24)
-        self._server: ThreadingHTTPServer | None = None
+        self._server: _Server | None = None
 
     @property
     def port(self) -> int:

@@ -91,7 +91,7 @@ async def _run(args: argparse.Namespace) -> None:
             artifacts = await client.artifacts(chosen[0].id)
             _print_one(chosen[0], artifacts, await client.model_versions(chosen[0].id), args.output)
         else:
-            _print_comparison(*chosen, args.output)
+            _print_comparison(chosen[0], chosen[1], args.output)
     finally:
         await client.aclose()
 

@@ -97,7 +97,7 @@ def beside(first: TrackedRun, second: TrackedRun) -> Content:
         differ = [row for row in all_rows if row.differs]
         heading = f"{title}: {len(differ)} of {len(all_rows)} differ"
         lines.append(Content.styled(heading, "bold"))
-        table = [("", *names, "difference" if title == "Metrics" else "")]
+        table: list[tuple[str, ...]] = [("", *names, "difference" if title == "Metrics" else "")]
         table += [
             (row.name, row.first or format.DASH, row.second or format.DASH, row.difference)
             for row in differ
