@@ -33,6 +33,19 @@ TITLES = {
     "nodes": "K8s nodes",
     "fleet": "Fleet",
 }
+SHORT_TITLES = {
+    "overview": "Over",
+    "ranks": "Rank",
+    "charts": "Chart",
+    "pods": "Pods",
+    "jobs": "Jobs",
+    "drills": "Drill",
+    "trials": "Trial",
+    "alerts": "Alert",
+    "nodes": "Node",
+    "fleet": "Fleet",
+}
+"""For narrow terminals: all ten with their numbers, the time and one long title fit in 80 cells."""
 NUMBERS = {
     "overview": "1",
     "ranks": "2",

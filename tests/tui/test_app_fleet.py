@@ -259,6 +259,22 @@ async def test_one_local_cluster_has_no_fleet(cockpit: Open) -> None:
         await seen.until(lambda: "There is no cluster 'x'." in seen.toasts)
 
 
+@pytest.mark.parametrize("view", ["1", "9", "0"])
+@pytest.mark.parametrize("read_only", [False, True])
+async def test_eighty_cells_show_the_names_of_all_views(
+    cockpit: Open, view: str, read_only: bool
+) -> None:
+    async with cockpit(simulation=kube(), fleet=fleet(NOW_S), read_only=read_only) as seen:
+        await seen.press(view)
+        await seen.sees("0Fleet")
+        head = seen.text.splitlines()[0]
+        for name in ("1Over", "2Rank", "3Chart", "4Pods", "5Jobs", "6Drill", "7Trial", "8Alert"):
+            assert name in head
+        assert ("read-only" in head) == read_only
+        await seen.pilot.click("Tabs", offset=(head.index("5Jobs"), 0))
+        await seen.sees("ENTRYPOINT")
+
+
 def known() -> list[ClusterRef]:
     session = fleet(NOW_S)
     session.drain()

@@ -11,7 +11,7 @@ from textual.widget import Widget
 from cockpit import format
 from cockpit.store.selectors import current_run
 from cockpit.tui.app_base import AppBase, Conducting
-from cockpit.tui.keys import NUMBERS, TITLES, VIEWS, Key
+from cockpit.tui.keys import NUMBERS, SHORT_TITLES, TITLES, VIEWS, Key
 from cockpit.tui.rows.text import (
     HEALTH_STYLES,
     clock,
@@ -63,21 +63,25 @@ class Tabs(Line):
 
     def draw(self, state: ViewState, view: str) -> None:
         right = Content.styled(f"{clock(state.now_s)} ", "$muted")
+        mode = Content()
         if state.paused:
-            right = Content.assemble(
-                Content.styled(" PAUSED ", "$background on $warning"), " ", right
-            )
+            mode = Content.styled(" PAUSED ", "$background on $warning")
+            right = Content.assemble(mode, " ", right)
         if state.read_only:
+            mode = Content.assemble(Content.styled("read-only ", "$muted"), mode)
             right = Content.assemble(Content.styled("read-only ", "$muted"), " ", right)
         width = self.size.width
         names = views_of(state)
-        for brand, labels in (
-            (" cockpit ", _labels(view, names, gap=" ")),
-            (" ", _labels(view, names, gap=" ")),
-            ("", _labels(view, names)),
-            (" ", _labels(view, names, gap=" ", long=False)),
+        for brand, labels, end in (
+            (" cockpit ", _labels(view, names, gap=" "), right),
+            (" ", _labels(view, names, gap=" "), right),
+            ("", _labels(view, names), right),
+            ("", _short_labels(view, names), right),
+            ("", _short_labels("", names), mode),
+            (" ", _labels(view, names, gap=" ", long=False), right),
         ):
-            if len(brand) + sum(len(text) for _, text in labels) + right.cell_length <= width:
+            if len(brand) + sum(len(text) for _, text in labels) + end.cell_length <= width:
+                right = end
                 break
         parts: list[Content] = [Content.styled(brand, "$accent bold")]
         clicks, x = [], parts[0].cell_length
@@ -104,6 +108,12 @@ def _labels(
     """Each with its title, or only its number; the shown view always has its title."""
     titles = {name: f"{TITLES[name]}{gap}" if long or name == view else "" for name in names}
     return [(name, f" {NUMBERS[name]} {title}") for name, title in titles.items()]
+
+
+def _short_labels(view: str, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Each with a short title; the shown view with its long one."""
+    titles = {name: (TITLES if name == view else SHORT_TITLES)[name] for name in names}
+    return [(name, f" {NUMBERS[name]}{title}") for name, title in titles.items()]
 
 
 class StatusLine(Line):
