@@ -39,6 +39,7 @@ class Kind(Enum):
     SLOW_DOWN = (503, "SlowDown")
     INTERNAL_ERROR = (500, "InternalError")
     DENIED = (403, "AccessDenied")
+    SKEWED = (403, "RequestTimeTooSkewed")
     TORN = (0, "")
     """The connection ends within the response, or before it if there is no body."""
     SLOW = (1, "")
@@ -120,7 +121,7 @@ class _Handler(BaseHTTPRequestHandler):
         kind = fault.kind if fault else None
         if fault and kind is Kind.SLOW:
             time.sleep(fault.delay_s)
-        if kind in (Kind.SLOW_DOWN, Kind.INTERNAL_ERROR, Kind.DENIED):
+        if kind in (Kind.SLOW_DOWN, Kind.INTERNAL_ERROR, Kind.DENIED, Kind.SKEWED):
             status, code = kind.value
             self._answer(status, {"Content-Type": "application/xml"}, _ERROR.format(code=code))
             return

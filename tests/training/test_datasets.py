@@ -24,10 +24,11 @@ from torch import Tensor
 from torchvision.datasets import CIFAR10, CIFAR100
 from torchvision.transforms import functional
 
-from training.data import cifar, imagenet, load, synthetic, tokens
+from training.data import cifar, load, synthetic, tokens
 from training.data.augment import boxes, mirror, normalized, shift
 from training.data.example_random import Draws
 from training.data.examples import Data, NoData
+from training.data.pictures import crops
 from training.data.settings import DataSettings
 from training.data.token_files import token_files
 
@@ -228,7 +229,7 @@ def test_pictures_are_evaluated_on_their_middle_as_torchvision_cuts_it(pictures:
     images, _ = of_pictures(pictures, "3x14x14").held_out.batch(np.array([0]), None)
     picture = Image.open(pictures / "val" / "cat" / "0.png")
     whole = functional.to_tensor(functional.center_crop(functional.resize(picture, [16]), [14]))
-    expected = functional.normalize(whole, list(imagenet.MEAN), list(imagenet.DEVIATION))
+    expected = functional.normalize(whole, list(crops.MEAN), list(crops.DEVIATION))
     torch.testing.assert_close(images[0], expected, atol=4 / 255 / 0.22, rtol=0)
 
 
@@ -241,7 +242,7 @@ def test_a_random_part_is_what_torchvision_would_cut_at_the_same_place(pictures:
     if draws.uniform(np.array([2]), 3)[0] < 0.5:
         cut = functional.hflip(cut)
     expected = functional.normalize(
-        functional.to_tensor(cut), list(imagenet.MEAN), list(imagenet.DEVIATION)
+        functional.to_tensor(cut), list(crops.MEAN), list(crops.DEVIATION)
     )
     torch.testing.assert_close(images[0], expected, atol=1 / 255 / 0.22, rtol=0)
 

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 from pyarrow.fs import FileSelector  # type: ignore[import-untyped]
 
-from tests.training.cluster import ROOT, Cluster, drive
+from tests.training.cluster import ROOT, Cluster, drive, drive_each
 from tests.training.object_store import ObjectStore
 from tests.training.runs import one
+from tests.training.test_pictures_in_files import FORMATS, written
 from tests.training.test_recovered_on_ray import by_step, reports, starts
 from training.bench import saving
 from training.checkpoint.filesystem import S3, located
@@ -175,6 +176,32 @@ def test_tasks_of_ray_data_read_tokens_of_a_bucket(cluster: Cluster, s3: ObjectS
         losses.append(by_step(outcome.records))
     assert list(losses[0]) == [4]
     assert losses[0] == losses[1]
+
+
+@pytest.mark.nightly  # without Ray: tests/training/test_pictures_in_files.py
+@pytest.mark.ray
+def test_tasks_of_ray_data_read_pictures_of_a_bucket_and_resume(
+    cluster: Cluster, s3: ObjectStore
+) -> None:
+    """The losses are those of the same files in a folder, which the ranks read."""
+    job = ["--shape", "3x16x16", "--model", "mlp", "--batch-size", "4", "--epochs", "2"]
+    job += ["--checkpoint-every-steps", "1", "--storage-path", str(cluster.directory / "pictures")]
+    programs = {}
+    for data in FORMATS:
+        for name, place in (
+            ("ddp", str(cluster.directory / data)),
+            ("ray_data", f"s3://bucket/{data}"),
+        ):
+            written(place, data)
+            argv = [f"training.jobs.{name}", *job, "--data", data, "--data-path", place]
+            for run, steps in ((f"{name}-{data}", 3), (f"{name}-{data}-again", 6)):
+                programs[run] = [*argv, "--run-name", f"{name}-{data}", "--max-steps", str(steps)]
+    outcome = drive_each(with_keys(cluster, s3), programs)
+    for data in FORMATS:
+        of_ddp, of_ray = (outcome.of(f"{name}-{data}") for name in ("ddp", "ray_data"))
+        assert list(by_step(of_ddp.records)) == [1, 2, 3, 4, 5, 6]
+        assert by_step(of_ray.records) == by_step(of_ddp.records)
+        assert "resumed at step 3, exactly" in outcome.of(f"ray_data-{data}-again").output
 
 
 def with_keys(cluster: Cluster, store: ObjectStore) -> Cluster:

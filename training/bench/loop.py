@@ -160,6 +160,6 @@ def same_step(settings: TrainSettings, world: World, data: Data) -> Iterator[Ste
 def loaded_steps(settings: TrainSettings, world: World, data: Data) -> Iterator[Step]:
     """One epoch after the other, loaded as the job does."""
     dealt = replace(settings, workers=world.size)
-    loader = Loader(data.train, sampler(dealt, world, len(data.train)), dealt)
+    loader = Loader(data.train, sampler(dealt, world, len(data.train), chunks=data.chunks), dealt)
     for epoch in count():
         yield from loader.epoch(epoch)

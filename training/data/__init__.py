@@ -36,6 +36,20 @@ def _whole(settings: DataSettings) -> Data:
             from training.data import imagenet
 
             return imagenet.load(folder, shape(settings))
+        case "parquet":
+            from training.data.pictures import labelled, parquet
+
+            columns = settings.image_column, settings.label_column
+            return labelled.load(
+                settings, shape(settings), lambda path: parquet.rows(path, *columns)
+            )
+        case "webdataset":
+            from training.data.pictures import labelled, webdataset
+
+            columns = settings.image_column, settings.label_column
+            return labelled.load(
+                settings, shape(settings), lambda path: webdataset.members(path, *columns)
+            )
     from training.data import cifar
 
     return cifar.load(settings.data, folder, download=settings.download)

@@ -37,6 +37,8 @@ class Data:
     """The number of labels, or the size of the vocabulary."""
     test: Examples | None = None
     """Evaluated once, after the last step."""
+    chunks: tuple[int, ...] = ()
+    """Numbers of consecutive training examples that are read together; (): each by itself."""
 
     @property
     def is_tokens(self) -> bool:
@@ -71,11 +73,14 @@ def with_validation(data: Data, share: float, seed: int) -> Data:
             f"validation_share {share:g} of {count} examples is {validation}: take another share, "
             "or more examples"
         )
+    numbers = np.sort(order[validation:])
+    ends = np.searchsorted(numbers, np.cumsum(data.chunks))
     return replace(
         data,
-        train=Part(data.train, np.sort(order[validation:])),
+        train=Part(data.train, numbers),
         held_out=Part(data.train, np.sort(order[:validation])),
         test=data.held_out,
+        chunks=tuple(int(size) for size in np.diff(ends, prepend=0) if size),
     )
 
 

@@ -12,16 +12,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from torchvision.datasets.folder import IMG_EXTENSIONS, find_classes, make_dataset
 
-from training.data.augment import Box, boxes, mirror, normalized
 from training.data.example_random import Draws
 from training.data.examples import Batch, Data, NoData
+from training.data.pictures.crops import cropped, decoded
 
-MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of ImageNet's pixels (0 to 1), by channel, as torchvision's pretrained models expect."""
-SHORTER = 256 / 224
-"""For evaluation, the shorter side of an image before the crop, relative to the crop (Krizhevsky,
-Sutskever, Hinton: ImageNet Classification with Deep Convolutional Neural Networks, 2012).
-"""
 NAMED = 3
 """The number of classes that an error lists."""
 
@@ -43,41 +37,15 @@ class Pictures:
         Raises NoData with the name of the file that cannot be read.
         """
         pictures = [read(Path(os.fsdecode(file))) for file in self.files[examples]]
-        if draws is not None and pictures:
-            sizes = np.array([picture.size for picture in pictures], dtype=np.int64)
-            parts = boxes(examples, sizes, draws, 0)
-            cut = [self._part(*both) for both in zip(pictures, parts, strict=True)]
-        else:
-            cut = [self._middle(picture) for picture in pictures]
-        images = np.empty((len(cut), 3, self.height, self.width), dtype=np.uint8)
-        for image, picture in zip(images, cut, strict=True):
-            image[:] = np.asarray(picture).transpose(2, 0, 1)
-        if draws is not None:
-            images = mirror(images, draws.uniform(examples, 3) < 0.5)
-        scaled = normalized(images, MEAN, DEVIATION)
-        return torch.from_numpy(scaled), torch.from_numpy(self.labels[examples])
-
-    def _part(self, picture: Image.Image, part: Box) -> Image.Image:
-        return picture.resize((self.width, self.height), Image.Resampling.BILINEAR, box=part)
-
-    def _middle(self, picture: Image.Image) -> Image.Image:
-        """The center of the image, scaled so that a border is left around it."""
-        larger = max(self.width / picture.width, self.height / picture.height) * SHORTER
-        width, height = self.width / larger, self.height / larger
-        left, top = (picture.width - width) / 2, (picture.height - height) / 2
-        return picture.resize(
-            (self.width, self.height),
-            Image.Resampling.BILINEAR,
-            box=(left, top, left + width, top + height),
-        )
+        images = cropped(pictures, examples, draws, self.height, self.width)
+        return images, torch.from_numpy(self.labels[examples])
 
 
 def read(file: Path) -> Image.Image:
     try:
-        with Image.open(file) as picture:
-            return picture.convert("RGB")
-    # Pillow's error for a truncated or invalid image depends on its format.
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        with file.open("rb") as content:
+            return decoded(content, str(file))
+    except OSError as error:
         raise NoData(f"{file} cannot be read as a picture: {error}; fetch it again") from error
 
 

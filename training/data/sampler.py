@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from training.stop import Stop
 
+MIXED = 1024
+"""The minimum number of examples that are in a random order among each other, with chunks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -45,6 +48,11 @@ class Sampler:
     accumulate: int = 1
     """Micro-batches of a step."""
     shuffle: bool = True
+    chunks: tuple[int, ...] = ()
+    """Numbers of consecutive examples that are read together, such as a row group of Parquet: an
+    epoch has the chunks in a random order, and the examples of a few of them among each other. ():
+    all examples in a random order.
+    """
 
     def __post_init__(self) -> None:
         if self.batch_size < 1 or self.accumulate < 1:
@@ -68,9 +76,23 @@ class Sampler:
 
     def epoch(self, epoch: int, after: int = 0) -> Iterator[Share]:
         """This rank's share of each step of the epoch, without the first `after` steps."""
-        order = np.arange(self.examples)
-        if self.shuffle:
-            order = np.random.default_rng((self.seed, epoch)).permutation(self.examples)
+        order = self._shuffled(epoch) if self.shuffle else np.arange(self.examples)
         for step in np.array_split(order, self.steps)[after:]:
             own = step[self.rank :: self.world_size]
             yield Share(epoch, tuple(np.array_split(own, self.accumulate)), len(step))
+
+    def _shuffled(self, epoch: int) -> NDArray[np.int64]:
+        random = np.random.default_rng((self.seed, epoch))
+        if not self.chunks:
+            return random.permutation(self.examples)
+        ends = np.cumsum(self.chunks)
+        mixed: list[NDArray[np.int64]] = []
+        together: list[NDArray[np.int64]] = []
+        for chunk in random.permutation(len(ends)):
+            together.append(np.arange(ends[chunk] - self.chunks[chunk], ends[chunk]))
+            if sum(map(len, together)) >= MIXED:
+                mixed.append(random.permutation(np.concatenate(together)))
+                together = []
+        if together:
+            mixed.append(random.permutation(np.concatenate(together)))
+        return np.concatenate(mixed)

@@ -6,7 +6,19 @@ from dataclasses import dataclass
 
 from training.settings import setting
 
-SOURCES = ("digits", "cifar10", "cifar100", "imagenet", "tokens", "synthetic", "synthetic-tokens")
+SOURCES = (
+    "digits",
+    "cifar10",
+    "cifar100",
+    "imagenet",
+    "parquet",
+    "webdataset",
+    "tokens",
+    "synthetic",
+    "synthetic-tokens",
+)
+INDEXED = ("parquet", "webdataset")
+"""Those whose files are read by an index, which is made at the start."""
 
 
 @dataclass(frozen=True)
@@ -16,11 +28,19 @@ class DataSettings:
     data: str = setting("digits", "data set", SOURCES)
     data_path: str = setting(
         "",
-        "directory of cifar or imagenet, file of tokens or directory of .bin files (s3:// too), "
-        "shared by all ranks; empty: ~/data",
+        "directory of cifar or imagenet; file or directory of parquet, webdataset or tokens "
+        "(s3:// too); shared by all ranks; empty: ~/data",
     )
     held_out_path: str = setting(
-        "", "tokens: file or directory for evaluation; empty: the last tenth of data_path"
+        "",
+        "tokens, parquet, webdataset: file or directory for evaluation; empty: the last tenth of "
+        "data_path",
+    )
+    image_column: str = setting(
+        "", "column of the pictures; empty: image in parquet, jpg, jpeg, png or webp in webdataset"
+    )
+    label_column: str = setting(
+        "", "column of the labels, from 0; empty: label in parquet, cls in webdataset"
     )
     validation_share: float = setting(
         0.0,
@@ -32,7 +52,7 @@ class DataSettings:
     split_seed: int = setting(0, "seed of the choice of the validation set")
     download: bool = setting(False, "cifar: download it if it is not at data_path")
     shape: str = setting(
-        "3x224x224", "synthetic, imagenet: shape of an example: channels x height x width"
+        "3x224x224", "synthetic and pictures: shape of an example: channels x height x width"
     )
     examples: int = setting(10_240, "synthetic, synthetic-tokens: examples in an epoch")
     classes: int = setting(1000, "synthetic: number of classes")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pyarrow.fs import FileSelector, FileType  # type: ignore[import-untyped]
 
-from training.checkpoint.filesystem import absolute, is_address, located, reason, without_options
+from training.checkpoint.filesystem import absolute, is_address, without_options
 from training.data.examples import NoData
+from training.data.files import files, named, ranges
 
 LOOKED_AT = 1 << 12
 """The number of tokens that are checked for values that suggest another type."""
@@ -67,45 +66,26 @@ class TokenFiles:
             mapped = np.memmap(file, dtype=self.type, mode="r")
             return np.array(mapped[first : first + count])
         each = np.dtype(self.type).itemsize
-        try:
-            content = _opened(self.path, file).read_at(count * each, first * each)
-        except OSError as error:
-            raise NoData(f"{self.shown}: {reason(self.path, error)}") from None
+        (content,) = ranges(self.path, [(file, first * each, count * each)])
         return np.frombuffer(content, dtype=self.type)
-
-
-@cache
-def _opened(path: str, file: str) -> Any:
-    """Once in each process: opening an object is a request."""
-    return located(path)[0].open_input_file(file)
 
 
 def token_files(path: str, type: str) -> TokenFiles:
     """Raises NoData if there is none, or one cannot be of such tokens."""
     path = absolute(path)
     place = without_options(path)
-    filesystem, at = located(path)
-    try:
-        info = filesystem.get_file_info(at)
-        infos = [info]
-        if info.type == FileType.Directory:
-            there = filesystem.get_file_info(FileSelector(at))
-            infos = [item for item in there if item.is_file and item.path.endswith(".bin")]
-    except OSError as error:
-        raise NoData(f"{place}: {reason(path, error)}") from None
-    if info.type == FileType.NotFound:
-        raise NoData(
-            f"{place} is not there: a file of {type} tokens, seen by all ranks; "
-            f"from a text: python -m training.data.tokens TEXT -o {place}"
-        )
-    if not infos:
-        raise NoData(f"{place} has no files of tokens, whose names end with .bin")
-    sizes = {item.path: item.size for item in sorted(infos, key=lambda item: item.path)}
+    sizes = files(
+        path,
+        ".bin",
+        "tokens",
+        f"a file of {type} tokens, seen by all ranks; "
+        f"from a text: python -m training.data.tokens TEXT -o {place}",
+    )
     each = np.dtype(type).itemsize
     for file, size in sizes.items():
         if size % each:
             raise NoData(
-                f"{_named(path, file)} has {size} bytes, which is no whole number of {type}: it "
+                f"{named(path, file)} has {size} bytes, which is no whole number of {type}: it "
                 "was cut off on its way here, or is not a file of tokens"
             )
     counts = tuple(size // each for size in sizes.values())
@@ -114,7 +94,3 @@ def token_files(path: str, type: str) -> TokenFiles:
     if type == "uint16" and len(some) > 1 and some[::2].any() and not some[1::2].any():
         raise NoData(f"{place} holds uint32, not uint16, by its look: set token_type=uint32")
     return found
-
-
-def _named(path: str, file: str) -> str:
-    return f"s3://{file}" if path.startswith("s3://") else file

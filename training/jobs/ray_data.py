@@ -14,7 +14,7 @@ from typing import Any
 
 from training.data.examples import Examples
 from training.data.sampler import Sampler
-from training.data.settings import DataSettings
+from training.data.settings import INDEXED, DataSettings
 from training.data.streamed import Streamed, StreamSettings, train_examples
 from training.jobs import job
 from training.jobs.fit import OnRay, fit
@@ -33,8 +33,12 @@ class Settings(StreamSettings, OnRay):
 def train_on_ray(config: dict[str, Any]) -> dict[str, Any]:
     settings = Settings(**config)
 
-    def streamed(_: Examples, sampler: Sampler, __: TrainSettings) -> Streamed:
-        """Each task opens the data set separately, as each rank does."""
+    def streamed(examples: Examples, sampler: Sampler, _: TrainSettings) -> Streamed:
+        """Each task opens the data set separately, as each rank does, except one with an index:
+        the task receives that of its rank, and reads no headers.
+        """
+        if settings.data in INDEXED:
+            return Streamed(lambda: examples, sampler, settings, settings.epochs)
         opened = partial(train_examples, part_of(DataSettings, config))
         return Streamed(opened, sampler, settings, settings.epochs)
 

@@ -62,7 +62,8 @@ def train(
         if evaluated is not None:
             check_shares(evaluated, groups)
     stages = world.size // groups.size
-    batches = feed(data.train, sampler(settings, groups, len(data.train), stages), settings)
+    dealt = sampler(settings, groups, len(data.train), stages, data.chunks)
+    batches = feed(data.train, dealt, settings)
 
     optimizer = parallel.optimizer(settings)
     step_examples = settings.batch_size * settings.accumulate * (settings.workers // stages)
@@ -202,7 +203,13 @@ def _model(settings: TrainSettings, data: Data) -> nn.Module:
     return model
 
 
-def sampler(settings: TrainSettings, world: World, examples: int, stages: int = 1) -> Sampler:
+def sampler(
+    settings: TrainSettings,
+    world: World,
+    examples: int,
+    stages: int = 1,
+    chunks: tuple[int, ...] = (),
+) -> Sampler:
     """`world`: the number of groups that train on separate examples, each of `stages` workers."""
     return Sampler(
         examples=examples,
@@ -212,4 +219,5 @@ def sampler(settings: TrainSettings, world: World, examples: int, stages: int = 
         seed=settings.seed,
         workers=settings.workers // stages,
         accumulate=settings.accumulate,
+        chunks=chunks,
     )

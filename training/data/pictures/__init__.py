@@ -1,0 +1,1 @@
+"""Pictures with labels, in files that contain many of them."""
