@@ -28,6 +28,7 @@ from training.loop import tracking
 from training.loop.settings import TrainSettings
 from training.loop.world import alone
 from training.parallel.single_device import whole
+from training.serving import publish as publishing
 from training.serving.publish import Candidate, publish
 from training.serving.registry import NoModel, Registered, source
 from training.serving.server import Server, Serving, logits_of
@@ -203,11 +204,19 @@ def test_server_that_fails_costs_one_line_and_no_run(
     def refuse(*args: Any) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(MlflowClient, "log_artifacts", refuse)
-    capsys.readouterr()
-    publish(replace(given, log_model=True), [candidate])
+    with monkeypatch.context() as patched:
+        patched.setattr(MlflowClient, "log_artifacts", refuse)
+        capsys.readouterr()
+        publish(replace(given, log_model=True), [candidate])
     [line] = capsys.readouterr().out.splitlines()
-    assert line.endswith(f"the model of {path.name} is not logged: no space left")
+    assert line.startswith("warning: mlflow at ")
+    assert f"the model of {path.name} is not logged: no space left; launch it again" in line
+    # Its checkpoint does not know the run if the server answered after it was saved.
+    monkeypatch.setattr(publishing, "_tracked", lambda directory: "")
+    publish(replace(given, log_model=True, run_name="unknown"), [candidate])
+    assert "did not answer while the run trained; launch it again" in capsys.readouterr().out
+    publish(replace(given, log_model=True, register_as=""), [candidate])
+    assert capsys.readouterr().out.startswith(f"logged the model of {path.name} (step 1)")
 
 
 @pytest.mark.nightly
@@ -232,7 +241,10 @@ def test_model_of_a_run_that_ended_before_the_server_answered_is_reported_as_not
     )
     publish(Settings(run_name="short", register_as=NAME), [untracked])
     [line] = capsys.readouterr().out.splitlines()
-    assert line == (
-        "the model of checkpoint_1 is not logged to MLflow: "
-        "the server at http://127.0.0.1:9 did not answer while the run trained"
+    assert line.startswith(
+        "warning: mlflow at http://127.0.0.1:9: the model of checkpoint_1 is not logged: "
     )
+    assert line.endswith(
+        "; launch it again with run_name=short: it has no step left to train, and logs the model"
+    )
+    assert "secret" not in line

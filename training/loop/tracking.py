@@ -89,6 +89,10 @@ def server(settings: RunSettings) -> str:
     return address(settings.mlflow) or os.environ.get("MLFLOW_TRACKING_URI", "")
 
 
+def experiment_name() -> str:
+    return os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
+
+
 def without_credentials(text: str) -> str:
     """The text without user name and password of an address: logs and runs have other readers."""
     return _CREDENTIALS.sub("", text)
@@ -188,7 +192,7 @@ class _Teller:
         from mlflow.tracking.context.registry import resolve_tags
 
         client = MlflowClient(self._uri)
-        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
+        name = experiment_name()
         experiment = client.get_experiment_by_name(name)
         if experiment:
             experiment_id = experiment.experiment_id

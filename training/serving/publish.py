@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +18,13 @@ import torch
 
 from training.loop.progress import COUNTS
 from training.loop.settings import RunSettings
-from training.loop.tracking import QUIET, server, without_credentials
+from training.loop.tracking import (
+    QUIET,
+    REQUEST,
+    experiment_name,
+    server,
+    without_credentials,
+)
 from training.serving.mlflow_model import save
 from training.serving.weights import Weights, loaded
 from training.stop import Stop
@@ -56,12 +62,16 @@ def publish(settings: RunSettings, candidates: Iterable[Candidate]) -> None:
     try:
         _log(uri, settings, best)
     except Stop as why:
-        line = f"the model of {best.name} is not logged to MLflow: {why}"
-        print(without_credentials(line), flush=True)
+        _warn(f"the model of {best.name} is not logged to MLflow: {why}", settings)
     except Exception as error:  # noqa: BLE001 - any error of a server, or of mlflow
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        line = f"mlflow at {uri}: the model of {best.name} is not logged: {first}"
-        print(without_credentials(line), flush=True)
+        _warn(f"mlflow at {uri}: the model of {best.name} is not logged: {first}", settings)
+
+
+def _warn(what: str, settings: RunSettings) -> None:
+    """The run itself is done: its checkpoints are kept, and it resumes at its end."""
+    todo = f"launch it again with run_name={settings.run_name}: it has no step left to train, and "
+    print(without_credentials(f"warning: {what}; {todo}logs the model"), flush=True)
 
 
 def _log(uri: str, settings: RunSettings, best: Candidate) -> None:
@@ -71,7 +81,8 @@ def _log(uri: str, settings: RunSettings, best: Candidate) -> None:
 
     client = MlflowClient(uri, uri)
     with best.opened() as directory:
-        run_id = _tracked(Path(directory))
+        # A short run may have saved its last checkpoint before the server answered.
+        run_id = _tracked(Path(directory)) or _by_name(client, settings.run_name)
         if not run_id:
             raise Stop(f"the server at {uri} did not answer while the run trained")
         weights = loaded(best.name, Path(directory), torch.device("cpu"))
@@ -118,6 +129,31 @@ def _score(metrics: Mapping[str, Any]) -> float:
     """Infinite without a finite one."""
     value = float(metrics.get(SCORE, math.inf))
     return value if math.isfinite(value) else math.inf
+
+
+def _by_name(client: Any, run_name: str) -> str:
+    """The id of the newest MLflow run of this name; empty without one."""
+    if not run_name or "'" in run_name:
+        return ""
+    with _short_requests():
+        experiment = client.get_experiment_by_name(experiment_name())
+        if experiment is None:
+            return ""
+        asked = f"tags.run_name = '{run_name}'"
+        runs = client.search_runs([experiment.experiment_id], asked, max_results=1)
+    return str(runs[0].info.run_id) if runs else ""
+
+
+@contextmanager
+def _short_requests() -> Iterator[None]:
+    """With the timeouts of the tracking: by default, mlflow asks a dead server for minutes."""
+    ours = {name: value for name, value in REQUEST.items() if name not in os.environ}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name in ours:
+            os.environ.pop(name, None)
 
 
 def _tracked(directory: Path) -> str:
