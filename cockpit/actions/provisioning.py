@@ -33,6 +33,7 @@ async def plan(
     await preconditions.require_namespace(client, ref, wanted)
     planned = await apply.plan(client, ref, wanted, objects, force=force)
     await preconditions.require_storage(client, ref, objects)
+    await preconditions.require_secret(client, ref, wanted)
     await preconditions.require_room(client, ref, objects)
     return planned
 

@@ -65,7 +65,7 @@ def simulated(workers: int, nodes: int = NODES) -> Iterator[Simulated]:
     """All pods ready. Everything ends with the block."""
     if why := missing():
         raise SystemExit(f"No Kubernetes can be started here: {why}.")
-    build(say)
+    build(unbuilt(PROGRAMS), say)
     testbed = Testbed.up(simulated=True)
     try:
         plane = testbed.plane

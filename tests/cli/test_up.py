@@ -94,6 +94,22 @@ def test_up_creates_everything_in_order_and_records_it(api: ApiServer, run: Run)
     assert (line["context"], line["namespace"]) == ("lab", "ml")
 
 
+def test_up_with_a_bucket_makes_no_claim_and_names_the_missing_secret(
+    api: ApiServer, run: Run
+) -> None:
+    no_default_class(api)  # which the claim would need
+    code, said = run(*UP, *BUCKET)
+    assert code == 0, said
+    assert CLAIM not in api.objects
+    assert api.objects[SETTINGS]["data"]["AWS_ENDPOINT_URL"] == "http://minio:9000"
+    assert "Pods wait for the Secret keys: kubectl create secret generic keys -n ml --from" in said
+    assert "--set storage_path=s3://bucket/runs -n ml --cluster demo" in said
+    api.add(f"{NS}/secrets/keys", kind="Secret")
+    code, said = run(*UP, *BUCKET)
+    assert code == 0
+    assert "Pods wait for the Secret" not in said
+
+
 def test_up_again_changes_nothing(api: ApiServer, run: Run) -> None:
     run(*UP)
     made = len(api.applied)
@@ -206,6 +222,7 @@ def other_policy(api: ApiServer) -> None:
     api.add(path, kind="NetworkPolicy", apiVersion="networking.k8s.io/v1", spec={"x": 1})
 
 
+BUCKET = ("--s3", "s3://bucket/runs", "--s3-secret", "keys", "--s3-endpoint", "http://minio:9000")
 IN_NAMESPACE = ("--without", "namespace", "--without", "quota")
 NO_ROOM = "The quota team of namespace ml is too small for this cluster."
 ERRORS: dict[str, tuple[Callable[[ApiServer], None], tuple[str, ...], int, str, str, str]] = {
@@ -238,6 +255,12 @@ ERRORS: dict[str, tuple[Callable[[ApiServer], None], tuple[str, ...], int, str, 
     "class for one node": (class_for_one_node, (), 1, "There is no storage for the claim shared",
                            "Volumes of the class shared (rancher.io/local-path) are for one node",
                            "--host-path PATH"),
+    "no secret": (lambda api: None, ("--without", "namespace", *BUCKET), 1,
+                  "Namespace ml has no Secret keys, which --s3-secret names.",
+                  "Pods start only with it.", "kubectl create secret generic keys -n ml"),
+    "s3 flags": (lambda api: None, ("--s3-secret", "keys"), 2,
+                 "--s3-secret, --s3-region and --s3-endpoint are for --s3.",
+                 "on the volume of the claim", "For example: --s3 s3://BUCKET/runs"),
     "quota": (small_quota, (*IN_NAMESPACE,), 1, NO_ROOM,
               "limits.memory 13.0 GiB of 10.0 GiB left", "smaller --size"),
     "policy": (other_policy, (*IN_NAMESPACE,), 2,

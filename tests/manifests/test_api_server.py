@@ -148,6 +148,32 @@ def test_each_kind_of_storage_is_accepted(served: Testbed, name: str, tmp_path: 
             assert name_of(storage) == claim["storageClassName"]
 
 
+@pytest.mark.parametrize(
+    ("base", "components"), [("cpu", ("s3", "s3-endpoint", "mlflow")), ("gpu", ("s3-gpu",))]
+)
+def test_bucket_in_place_of_the_claim_is_accepted_with_the_keys_of_a_secret(
+    served: Testbed, base: str, components: tuple[str, ...], tmp_path: Path
+) -> None:
+    namespace = f"manifests-s3-{base}"
+    made = with_component(*components, folder=tmp_path, overlay=base)
+    objects = in_namespace(made, namespace)
+    assert not any(name_of(each) == "shared" for each in objects)
+    settings = one(objects, "ConfigMap", "ray-settings")["data"]
+    assert settings["STORAGE_PATH"].startswith("s3://")
+    with applied(served, objects):
+        for group in ray_groups(objects):
+            pod = admitted(served, namespace, group["template"], pod_labels(group))["spec"]
+            sources = pod["containers"][0]["envFrom"]
+            assert {"secretRef": {"name": "s3"}} in sources
+            assert {"configMapRef": {"name": "ray-settings"}} in sources
+            assert not any("persistentVolumeClaim" in volume for volume in pod["volumes"])
+            mounts = {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+            assert "/shared" not in mounts
+        if "AWS_ENDPOINT_URL" in settings:
+            (rule,) = one(objects, "NetworkPolicy", "ray-to-s3")["spec"]["egress"]
+            assert settings["AWS_ENDPOINT_URL"].endswith(f":{rule['ports'][0]['port']}")
+
+
 def test_mlflow_server_is_accepted_and_is_where_each_job_looks(
     served: Testbed, tmp_path: Path
 ) -> None:

@@ -233,4 +233,4 @@ def test_rayjob_runs_a_bundled_job_on_the_cluster_with_flags_that_exist() -> Non
     bundled = bundled_job(module.removeprefix("training.jobs."))
     flags = {word for word in words if word.startswith("--")}
     assert flags <= {"--" + setting.name.replace("_", "-") for setting in bundled.settings}
-    assert words[words.index("--storage-path") + 1].startswith("/shared/")
+    assert words[words.index("--storage-path") + 1] == '"${STORAGE_PATH:-/shared/checkpoints}"'

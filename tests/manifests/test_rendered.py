@@ -11,7 +11,7 @@ import yaml
 
 from cockpit.backends.kuberay.provision import overlay
 from cockpit.backends.kuberay.provision.kinds import BY_NAME, PARTS, labels
-from cockpit.backends.kuberay.provision.overlay import Volume, Wanted, objects
+from cockpit.backends.kuberay.provision.overlay import S3, Volume, Wanted, objects
 from cockpit.cli.cluster import up
 from tests.manifests.kustomize import FOLDER, OVERLAYS, Object, name_of, with_component
 from tests.manifests.render import RENDERED, rendered
@@ -55,6 +55,31 @@ def test_volume_of_a_flag_is_that_of_the_component(component: str, tmp_path: Pat
         (each["kind"], name_of(each)): each for each in with_component(component, folder=tmp_path)
     }
     assert made == built
+
+
+@pytest.mark.usefixtures("programs")
+@pytest.mark.parametrize(
+    ("base", "components", "endpoint"),
+    [
+        ("recovery", ["s3"], ""),
+        ("cpu", ["s3", "s3-endpoint"], "http://s3.example.com:9000"),
+        ("gpu", ["s3-gpu"], ""),
+    ],
+)
+def test_bucket_of_a_flag_is_that_of_the_components(
+    base: str, components: list[str], endpoint: str, tmp_path: Path
+) -> None:
+    s3 = S3("s3://bucket/runs", "s3", "us-east-1", endpoint)
+    made = without_labels(objects(Wanted(overlay=base, s3=s3)))
+    built = {
+        (each["kind"], name_of(each)): each
+        for each in with_component(*components, folder=tmp_path, overlay=base)
+    }
+    settings = built["ConfigMap", "ray-settings"]["data"]
+    assert settings["STORAGE_PATH"] == "s3://BUCKET/runs"  # for the user to replace
+    settings["STORAGE_PATH"] = s3.path
+    assert made == built
+    assert ("PersistentVolumeClaim", "shared") not in made
 
 
 @pytest.mark.usefixtures("programs")

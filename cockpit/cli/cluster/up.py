@@ -36,6 +36,7 @@ TIMEOUT_S = 900.0
 """A node may have to be made, and an image of several GB to be pulled."""
 ONLY_ON_KUBERNETES = (
     *("overlay", "gpu", "small", "image", "queue", "storage_class", "nfs", "host_path", "without"),
+    *("s3", "s3_secret", "s3_region", "s3_endpoint"),
 )
 
 
@@ -66,6 +67,14 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "--host-path", metavar="PATH", help="checkpoints in a folder of the only node"
     )
+    parser.add_argument(
+        "--s3", metavar="ADDRESS", help="checkpoints in s3://BUCKET/PATH; no claim is made"
+    )
+    parser.add_argument(
+        "--s3-secret", metavar="NAME", help="the Secret of the namespace with the keys of --s3"
+    )
+    parser.add_argument("--s3-region", metavar="REGION", help="of the bucket")
+    parser.add_argument("--s3-endpoint", metavar="URL", help="of a server of S3 other than AWS")
     parser.add_argument(
         "--without",
         action="append",
@@ -114,8 +123,15 @@ def run(args: argparse.Namespace) -> int:
     if args.gpu and args.overlay not in (None, "gpu"):
         raise UsageError(f"--gpu and --overlay {args.overlay} contradict each other.")
     from cockpit.backends.kuberay.provision import overlay
-    from cockpit.backends.kuberay.provision.overlay import Volume, Wanted
+    from cockpit.backends.kuberay.provision.overlay import S3, Volume, Wanted
 
+    of_s3 = (args.s3_secret or "", args.s3_region or "", args.s3_endpoint or "")
+    if any(of_s3) and not args.s3:
+        raise UsageError(
+            "--s3-secret, --s3-region and --s3-endpoint are for --s3.",
+            "Without it, the checkpoints are on the volume of the claim.",
+            todo="For example: --s3 s3://BUCKET/runs --s3-secret s3",
+        )
     wanted = Wanted(
         namespace=args.where.namespace or overlay.NAMESPACE,
         cluster=args.where.cluster or overlay.CLUSTER,
@@ -126,6 +142,7 @@ def run(args: argparse.Namespace) -> int:
         without=frozenset(args.without),
         queue=args.queue or "",
         small=args.small,
+        s3=S3(args.s3, *of_s3) if args.s3 else None,
     )
     if args.output == "yaml" and args.dry_run:
         return _print_yaml(wanted)
@@ -188,6 +205,7 @@ def _print_yaml(wanted: Wanted) -> int:
 
 def _up(args: argparse.Namespace, wanted: Wanted, ref: ClusterRef, who: Credentials) -> int:
     from cockpit.actions import provisioning
+    from cockpit.backends.kuberay.provision import preconditions
     from cockpit.backends.kuberay.provision.apply import Step
     from cockpit.backends.kuberay.provision.overlay import objects
 
@@ -206,6 +224,11 @@ def _up(args: argparse.Namespace, wanted: Wanted, ref: ClusterRef, who: Credenti
         log(f"{ref.described}: everything is as in the manifests.")
         if args.dry_run:
             return int(ExitCode.DONE)
+    missing = ""
+    if wanted.s3 is not None:
+        missing = with_client(who, lambda c: preconditions.missing_secret(c, ref, wanted))
+    if missing:
+        log(f"Pods wait for the Secret {missing}: {preconditions.secret_command(ref, missing)}")
     if not args.no_wait:
         from cockpit.backends.kuberay.backend import KubeRayBackend
         from cockpit.backends.kuberay.provision import claim
@@ -227,7 +250,7 @@ def _up(args: argparse.Namespace, wanted: Wanted, ref: ClusterRef, who: Credenti
     if args.output == "yaml":
         return _print_yaml(wanted)
     log(
-        "Next: cockpit launch checkpointed --workers 2 --set storage_path=/shared/checkpoints "
+        f"Next: cockpit launch checkpointed --workers 2 --set storage_path={wanted.storage_path} "
         f"-n {ref.namespace} --cluster {ref.name}"
     )
     return int(ExitCode.DONE)

@@ -18,6 +18,7 @@ from cockpit.backends.kuberay.provision.kinds import (
 )
 from cockpit.backends.kuberay.provision.overlay import (
     OVERLAYS,
+    S3,
     Volume,
     Wanted,
     group_sizes,
@@ -115,6 +116,34 @@ def test_storage_class_is_set_on_the_claim() -> None:
     assert not [each for each in made if each["kind"] == "PersistentVolume"]
 
 
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_bucket_needs_no_claim_and_gives_its_keys_to_each_pod(overlay: str) -> None:
+    s3 = S3("s3://team-a/runs", "keys", "eu-central-1", "https://s3.example.com")
+    wanted = replace(TEAM, overlay=overlay, s3=s3)
+    made = objects(wanted)
+    assert not {"PersistentVolumeClaim", "PersistentVolume"} & {each["kind"] for each in made}
+    assert '"claimName"' not in json.dumps(made)
+    for template in templates(one(made, "RayCluster")):
+        (container,) = template["spec"]["containers"]
+        assert container["envFrom"][-1] == {"secretRef": {"name": "keys"}}
+    settings = one(made, "ConfigMap")["data"]
+    assert settings["STORAGE_PATH"] == wanted.storage_path == "s3://team-a/runs"
+    assert settings["AWS_REGION"] == "eu-central-1"
+    assert settings["AWS_ENDPOINT_URL"] == "https://s3.example.com"
+    assert "ray-to-s3" not in json.dumps(made), "port 443 is open"
+    role = objects(replace(wanted, s3=S3("s3://team-a")))
+    assert "secretRef" not in json.dumps(role)
+    assert "AWS_REGION" not in json.dumps(role)
+
+
+def test_server_on_another_port_is_reached_by_the_pods_of_the_cluster() -> None:
+    for endpoint, port in (("http://minio:9000", 9000), ("http://minio", 80)):
+        made = objects(replace(TEAM, s3=S3("s3://abc/x", endpoint=endpoint)))
+        (policy,) = [each for each in made if name_of(each) == "ray-to-s3"]
+        assert policy["spec"]["egress"] == [{"ports": [{"protocol": "TCP", "port": port}]}]
+        assert policy["spec"]["podSelector"]["matchLabels"] == {"ray.io/cluster": "llm"}
+
+
 def test_part_that_is_left_out_leaves_no_reference_to_it() -> None:
     everything = objects(Wanted())
     for part in {kind.part for kind in KINDS if kind.part}:
@@ -142,6 +171,14 @@ def test_part_that_is_left_out_leaves_no_reference_to_it() -> None:
         (Wanted(volume=Volume(host_path="/a/../etc")), "not an absolute path"),
         (Wanted(volume=Volume(storage_class="a", nfs="b:/c")), "Keep one of"),
         (Wanted(volume=Volume(storage_class="A/B")), "no storage class"),
+        (Wanted(s3=S3("/shared")), "is not the address of a bucket"),
+        (Wanted(s3=S3("s3://key:secret@bucket/x")), "is not the address of a bucket"),
+        (Wanted(s3=S3("s3://bucket/x?region=eu")), "is not the address of a bucket"),
+        (Wanted(s3=S3("s3://abc", region="eu west")), "not the name of a region"),
+        (Wanted(s3=S3("s3://abc", secret="A_B")), "no Secret 'A_B'"),
+        (Wanted(s3=S3("s3://abc", endpoint="minio:9000")), "not the URL of a server"),
+        (Wanted(s3=S3("s3://abc", endpoint="http://a:99999")), "not the URL of a server"),
+        (Wanted(s3=S3("s3://abc"), volume=Volume(nfs="b:/c")), "--s3 needs no volume"),
     ],
 )
 def test_invalid_name_or_size_is_refused(wanted: Wanted, why: str) -> None:

@@ -28,6 +28,7 @@ from cockpit.model.text import one_line
 
 NAMESPACE, CLUSTER, IMAGE, CLAIM = "ml", "demo", "cockpit-train", "shared"
 """Names in the manifests."""
+CLAIM_KIND, SETTINGS = "PersistentVolumeClaim", "ray-settings"
 OVERLAYS = ("cpu", "gpu", "recovery", "autoscaling", "monitoring")
 SPARES = {"recovery": 1}
 """By overlay: workers in addition to those that the ranks use."""
@@ -37,6 +38,11 @@ ACCOUNT_OF_ROLES = "cockpit"
 """The account that the roles are bound to: without the roles it has no use."""
 LONGEST_NAME = 63
 _IMAGE = re.compile(r"[a-z0-9]([\w.:/-]{0,253}\w)?(@sha256:[0-9a-f]{64})?")
+_S3 = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^\s?#@]*)?")
+_URL = re.compile(r"(https?)://(?:[\w.-]+|\[[0-9a-fA-F:]+\])(?::([0-9]{1,5}))?/?")
+_REGION = re.compile(r"[a-z0-9-]{1,40}")
+OPEN_PORTS = (443, 6443)
+"""Those that the network policies let all pods connect to."""
 _NFS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):(/[^\s:]*)")
 
 
@@ -48,6 +54,28 @@ class Volume(Struct, frozen=True):
     """`SERVER:/PATH`."""
     host_path: str = ""
     """A folder of the only node."""
+
+
+class S3(Struct, frozen=True):
+    """Checkpoints in a bucket instead of a volume, as in the component `s3`."""
+
+    path: str
+    """`s3://BUCKET/PATH`."""
+    secret: str = ""
+    """A Secret of the namespace with the keys; empty: the pods have a role."""
+    region: str = ""
+    endpoint: str = ""
+    """URL of a server other than AWS, as in the component `s3-endpoint`."""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The variables of the pods."""
+        found = {
+            "STORAGE_PATH": self.path,
+            "AWS_REGION": self.region,
+            "AWS_ENDPOINT_URL": self.endpoint,
+        }
+        return {name: value for name, value in found.items() if value}
 
 
 class Wanted(Struct, frozen=True):
@@ -66,6 +94,12 @@ class Wanted(Struct, frozen=True):
     """`NAME` of a LocalQueue of Kueue, or `volcano:NAME`; empty: no queue."""
     small: bool = False
     """Whether all pods fit into 2 CPUs, such as those of a laptop."""
+    s3: S3 | None = None
+
+    @property
+    def storage_path(self) -> str:
+        """Where the pods can keep checkpoints."""
+        return self.s3.path if self.s3 is not None else f"/{CLAIM}/checkpoints"
 
 
 def folders() -> tuple[Path, ...]:
@@ -92,7 +126,7 @@ def objects(wanted: Wanted) -> tuple[Object, ...]:
     """Everything to create, in this order. Raises UsageError for what Kubernetes would not take."""
     _check(wanted)
     found = read(wanted.overlay)
-    found += _apply_volume(wanted, found)
+    found = _with_s3(wanted, found) if wanted.s3 else found + _apply_volume(wanted, found)
     made = [_named(each, wanted) for each in found if not _is_left_out(each, wanted.without)]
     cluster = next(each for each in made if each["kind"] == "RayCluster")
     _set_size(cluster, wanted)
@@ -241,9 +275,9 @@ def _apply_volume(wanted: Wanted, found: list[Object]) -> list[Object]:
         raise UsageError("Keep one of --storage-class, --nfs and --host-path.")
     if not given or "claim" in wanted.without:
         return []
-    claim = next(
-        each for each in found if (each["kind"], name_of(each)) == ("PersistentVolumeClaim", CLAIM)
-    )["spec"]
+    claim = next(each for each in found if (each["kind"], name_of(each)) == (CLAIM_KIND, CLAIM))[
+        "spec"
+    ]
     if volume.storage_class:
         claim["storageClassName"] = checked("storage class", volume.storage_class)
         return []
@@ -273,3 +307,72 @@ def _apply_volume(wanted: Wanted, found: list[Object]) -> list[Object]:
     return [
         {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
     ]
+
+
+def _with_s3(wanted: Wanted, found: list[Object]) -> list[Object]:
+    """The objects without the claim and its mounts, and with the address and keys of the bucket.
+
+    Raises UsageError if Kubernetes or S3 would not take it.
+    """
+    assert wanted.s3 is not None
+    volume, s3 = wanted.volume, wanted.s3
+    if volume.storage_class or volume.nfs or volume.host_path:
+        raise UsageError("--s3 needs no volume: leave out --storage-class, --nfs and --host-path.")
+    port = _checked_port(s3)
+    kept = [each for each in found if (each["kind"], name_of(each)) != (CLAIM_KIND, CLAIM)]
+    for each in kept:
+        if (each["kind"], name_of(each)) == ("ConfigMap", SETTINGS):
+            each["data"] |= s3.settings
+        if each["kind"] == "RayCluster":
+            for template in templates(each):
+                spec = mapping(template, "spec")
+                _remove(spec["volumes"], CLAIM)
+                for container in items(spec, "containers"):
+                    _remove(container["volumeMounts"], CLAIM)
+                    if s3.secret:
+                        container["envFrom"].append({"secretRef": {"name": s3.secret}})
+    if port not in OPEN_PORTS:
+        kept.append(_egress("ray-to-s3", port))
+    return kept
+
+
+def _checked_port(s3: S3) -> int:
+    """The port of the server."""
+    if not _S3.fullmatch(s3.path):
+        raise UsageError(
+            f"--s3 {one_line(s3.path)!r} is not the address of a bucket.",
+            "Keys and options are not part of it: use --s3-secret, --s3-region and --s3-endpoint.",
+            "For example: --s3 s3://BUCKET/runs --s3-secret s3",
+        )
+    if s3.region and not _REGION.fullmatch(s3.region):
+        raise UsageError(f"--s3-region {one_line(s3.region)!r} is not the name of a region.")
+    if s3.secret:
+        checked("Secret", s3.secret)
+    if not s3.endpoint:
+        return 443
+    url = _URL.fullmatch(s3.endpoint)
+    if url is None or not 0 < int(url[2] or 443) < 1 << 16:
+        raise UsageError(
+            f"--s3-endpoint {one_line(s3.endpoint)!r} is not the URL of a server.",
+            todo="For example: --s3-endpoint http://minio.storage:9000",
+        )
+    return int(url[2] or (443 if url[1] == "https" else 80))
+
+
+def _remove(named: list[Object], name: str) -> None:
+    """Remove the volume or mount of this name."""
+    named[:] = [each for each in named if each["name"] != name]
+
+
+def _egress(name: str, port: int) -> Object:
+    """A policy that lets the pods of the cluster connect to the port of any address."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "podSelector": {"matchLabels": {"ray.io/cluster": CLUSTER}},
+            "policyTypes": ["Egress"],
+            "egress": [{"ports": [{"protocol": "TCP", "port": port}]}],
+        },
+    }

@@ -8,7 +8,7 @@ from typing import Any
 
 from cockpit.backends.kuberay.api.access import Right, is_allowed, who_am_i
 from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, KubeError
-from cockpit.backends.kuberay.api.fields import items, mapping, quantity, text
+from cockpit.backends.kuberay.api.fields import checked, items, mapping, quantity, text
 from cockpit.backends.kuberay.provision.kinds import (
     BY_NAME,
     CLAIM,
@@ -130,8 +130,42 @@ async def require_storage(client: KubeClient, ref: ClusterRef, objects: Sequence
             f"There is no storage for the claim {name_of(claim)}, which all pods mount at once "
             "(ReadWriteMany).",
             why,
-            "Use --storage-class NAME, --nfs SERVER:/PATH, or on a single node --host-path PATH.",
+            "Use --storage-class NAME, --nfs SERVER:/PATH, --s3 s3://BUCKET/PATH, or on a single "
+            "node --host-path PATH.",
         )
+
+
+async def require_secret(client: KubeClient, ref: ClusterRef, wanted: Wanted) -> None:
+    """Raises CockpitError if the namespace exists without the Secret of the bucket's keys."""
+    if "namespace" in wanted.without and (missing := await missing_secret(client, ref, wanted)):
+        raise CockpitError(
+            f"Namespace {ref.namespace} has no Secret {missing}, which --s3-secret names.",
+            "Pods start only with it.",
+            f"Create it: {secret_command(ref, missing)}",
+        )
+
+
+async def missing_secret(client: KubeClient, ref: ClusterRef, wanted: Wanted) -> str:
+    """The name of the Secret if it does not exist; empty also if that cannot be known."""
+    name = wanted.s3.secret if wanted.s3 is not None else ""
+    if not name:
+        return ""
+    try:
+        await client.get(f"/api/v1/namespaces/{ref.namespace}/secrets/{checked('Secret', name)}")
+    except ForbiddenError:
+        return ""
+    except KubeError as error:
+        if error.status != 404:
+            raise
+        return name
+    return ""
+
+
+def secret_command(ref: ClusterRef, name: str) -> str:
+    return (
+        f"kubectl create secret generic {name} -n {ref.namespace} --from-env-file=FILE, "
+        "where FILE has AWS_ACCESS_KEY_ID=… and AWS_SECRET_ACCESS_KEY=…"
+    )
 
 
 def _no_class(classes: Sequence[Mapping[str, Any]], wanted: object) -> str:
