@@ -17,7 +17,11 @@ from cockpit.backends.protocol import (
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute, QuotaRoom
 from cockpit.model.error import ChangedError, ReplacedError, UsageError
 from cockpit.model.event import Event
+from cockpit.model.new_cluster import NewCluster, PodsOf
 from cockpit.model.scale import ScaleRequest
+
+NEW = NewCluster((PodsOf("workers", 8, 8.0, 8.0, 0.0, 8.0, 8.0, "train:1"),), is_accepted=True)
+"""With room for any job of the tests."""
 
 
 @dataclass(slots=True)
@@ -35,6 +39,8 @@ class ScriptedBackend:
     replaced: Mapping[str, str] = field(default_factory=dict)
     """By the name of a pod, its current UID."""
     quotas: Sequence[QuotaRoom] = ()
+    new: NewCluster = NEW
+    """What there is for the cluster of a RayJob."""
     uids: list[str] = field(default_factory=list)
     """The UIDs in the requests, in order."""
 
@@ -114,6 +120,9 @@ class ScriptedBackend:
 
     async def quota_room(self) -> tuple[QuotaRoom, ...]:
         return tuple(self.quotas)
+
+    async def new_cluster(self, spec: RayJobSpec, *, may_try: bool) -> NewCluster:
+        return self.new
 
     async def create_rayjob(self, spec: RayJobSpec) -> str:
         self.asked.append(("create_rayjob", spec.name, spec.entrypoint))

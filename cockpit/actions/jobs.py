@@ -19,6 +19,7 @@ from cockpit.sources.mlflow.settings import parse as mlflow_settings
 from cockpit.sources.ray.dashboard import Dashboard
 
 if TYPE_CHECKING:
+    from cockpit.launch.flags import Launchable
     from cockpit.preflight.demand import Demand
     from cockpit.preflight.finding import Finding
     from cockpit.preflight.target import Target
@@ -32,20 +33,31 @@ class JobActions(AuditedActions):
     def bundled_jobs(self) -> tuple[BundledJob, ...]:
         return job.bundled_jobs()
 
+    def order(
+        self, name: str, settings: Mapping[str, str], via: str = "job", line: str = ""
+    ) -> Launchable:
+        """A bundled job, or the command in `line`, with the flags in it. Raises UsageError."""
+        from cockpit.launch import flags
+
+        return flags.of_line(line, name, settings, via)
+
     async def launch(
         self, name: str, settings: Mapping[str, str], via: Literal["job", "rayjob"] = "job"
     ) -> str:
         """Launch a bundled job; its submission id, or the RayJob's name."""
-        spec = submission.bundled_spec(name, settings)
-        if via == "rayjob":
-            return await self.submit_rayjob(spec)
-        return (await self.submit(spec)).id
+        return await self.launch_order(self.order(name, settings, via))
 
-    def demand(self, name: str, settings: Mapping[str, str]) -> Demand:
-        """What a bundled job would need of the pods. Raises UsageError."""
+    async def launch_order(self, made: Launchable) -> str:
+        """Its submission id, or the RayJob's name."""
+        if made.options is not None:
+            return await self.submit_rayjob(made.spec, made.options)
+        return (await self.submit(made.spec)).id
+
+    def demand(self, spec: LaunchSpec) -> Demand:
+        """What a job would need of the pods. Raises UsageError."""
         from cockpit.preflight.demand import demand
 
-        return demand(submission.bundled_spec(name, settings))
+        return demand(spec)
 
     async def preflight(
         self,
@@ -90,6 +102,23 @@ class JobActions(AuditedActions):
             found = await checked()
         self._write(change)
         return found
+
+    async def preflight_of_new_cluster(
+        self,
+        spec: LaunchSpec,
+        options: RayJobOptions,
+        *,
+        timeout_s: float,
+        read_only: bool = False,
+    ) -> list[Finding]:
+        """Check what can be known of the cluster that the RayJob would create. Creates nothing."""
+        from cockpit.preflight.demand import demand
+        from cockpit.preflight.preflight import check_new
+
+        job = rayjob.rayjob_spec(spec, options)
+        return await check_new(
+            self._backend, demand(spec), job, timeout_s=timeout_s, read_only=read_only
+        )
 
     async def submit(self, spec: LaunchSpec) -> Job:
         spec = self._with_mlflow(spec)

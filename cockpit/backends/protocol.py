@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute, QuotaRoom
 from cockpit.model.driver import NOTHING_RESERVED, DriverResources
 from cockpit.model.event import Event
+from cockpit.model.new_cluster import NewCluster
 from cockpit.model.scale import ScaleRequest
 
 VERBS = (
@@ -206,6 +207,14 @@ class Backend(Protocol):
 
     async def quota_room(self) -> tuple[QuotaRoom, ...]:
         """By worker group, what the quotas of the namespace leave; empty without a quota."""
+        ...
+
+    async def new_cluster(self, spec: RayJobSpec, *, may_try: bool) -> NewCluster:
+        """What there is for the cluster that this RayJob would create. Creates nothing.
+
+        `may_try`: let the API server check the RayJob, without creating it. Raises UsageError for
+        what Kubernetes or KubeRay would not take.
+        """
         ...
 
     async def create_rayjob(self, spec: RayJobSpec) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from cockpit.format import bytes_text, plural
 from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
 
@@ -217,3 +218,36 @@ def _spec(path: Path, lines: Sequence[str]) -> GitIgnoreSpec:
             one_line(f"{error}."),
             "Patterns are those of git: see git help gitignore.",
         ) from error
+
+
+ASK_ABOVE_BYTES = 10_000_000
+"""A larger folder is confirmed first: it is more than code."""
+NAMED = 3
+"""This many names of each kind that is left out are in the plan; --dry-run lists all."""
+
+
+def summary(chosen: Folder, config_map: str = "") -> list[str]:
+    """Describe how many files and bytes are uploaded, where to, and what is left out.
+
+    `config_map` is the object that holds the package; "": it is uploaded to the Ray cluster.
+    """
+    count = plural(len(chosen.files), "file")
+    where = f" into the ConfigMap {config_map}" if config_map else ""
+    lines = [
+        f"Upload {count} ({bytes_text(chosen.size_bytes)}) of {one_line(str(chosen.directory))}"
+        f"{where}; --dry-run lists them."
+    ]
+    if is_large(chosen):
+        lines.append(f"That is more than {ASK_ABOVE_BYTES // 10**6} MB: .rayignore excludes data.")
+    for why in Why:
+        names = [one_line(item.name) for item in chosen.left_out if item.why is why]
+        if names:
+            more = ", …" if len(names) > NAMED else ""
+            named = ", ".join(names[:NAMED])
+            lines.append(f"Left out ({why}): {len(names)}: {named}{more}")
+    return lines
+
+
+def is_large(chosen: Folder) -> bool:
+    """Whether it is confirmed before it is uploaded."""
+    return chosen.size_bytes > ASK_ABOVE_BYTES

@@ -22,6 +22,17 @@ SPARES = "COCKPIT_RECOVERY_SPARES"
 """The variable that turns the spare processes of a recovery profile off."""
 
 
+S3_VARIABLES = (
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_REQUEST_CHECKSUM_CALCULATION",
+    "AWS_RESPONSE_CHECKSUM_VALIDATION",
+)
+S3_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+
+
 class Demand(Struct, frozen=True):
     workers: int | None = None
     """Ranks; None: not known."""
@@ -45,6 +56,10 @@ class Demand(Struct, frozen=True):
     """The path of checkpoints; "" if it is not known."""
     only_head: bool = False
     """All of it runs in the driver."""
+    s3_variables: tuple[tuple[str, str], ...] = ()
+    """Of the job's own environment, those that select the server of S3; no credentials."""
+    has_s3_keys: bool = False
+    """The job's own environment has credentials of S3, which are not sent to the pods."""
 
 
 def demand(spec: LaunchSpec) -> Demand:
@@ -71,7 +86,7 @@ def demand(spec: LaunchSpec) -> Demand:
     script = training_directory() / "jobs" / f"{job.module.rpartition('.')[2]}.py"
     modules = {"ray", *imported(script, training_directory().parent).required}
     modules |= {*OF_JOBS.get(name, ()), *(("mlflow",) if value("mlflow") else ())}
-    count = workers(spec)
+    count, variables = workers(spec), spec.environment.env_vars
     return Demand(
         workers=1 if name in ALONE else count,
         cpus=takes.get("CPU", 0.0 if on_gpu else 1.0),
@@ -84,6 +99,8 @@ def demand(spec: LaunchSpec) -> Demand:
         installs=installs,
         storage=(value("storage_path") or DEFAULT_STORAGE) if job.has("storage_path") else "",
         only_head=name in ALONE,
+        s3_variables=tuple((key, variables[key]) for key in S3_VARIABLES if key in variables),
+        has_s3_keys=any(key in variables for key in S3_KEYS),
     )
 
 

@@ -8,12 +8,21 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from cockpit.backends.protocol import Backend
+from cockpit.backends.protocol import Backend, RayJobSpec
 from cockpit.format import in_seconds, plural
 from cockpit.model.cluster import Node, QuotaRoom
 from cockpit.model.error import CockpitError
 from cockpit.model.text import as_sentence, one_line
-from cockpit.preflight.checks import clocks, memory, network, placement, software, storage
+from cockpit.preflight import bucket
+from cockpit.preflight.checks import (
+    clocks,
+    memory,
+    network,
+    new_cluster,
+    placement,
+    software,
+    storage,
+)
 from cockpit.preflight.demand import Demand
 from cockpit.preflight.facts import Answer, Facts
 from cockpit.preflight.finding import Finding, State, listed
@@ -44,7 +53,7 @@ async def check(
     """
     if demand.only_head:
         target = replace(target, workers=(), waiting=0)
-    (why_not, answers), (quotas, no_quotas), nodes = await asyncio.gather(
+    (why_not, answers, of_bucket), (quotas, no_quotas), nodes = await asyncio.gather(
         _from_inside(backend, target, demand, timeout_s, read_only=read_only),
         _quotas(backend, timeout_s),
         _nodes(backend, timeout_s) if target.nodes is None else _given(target.nodes),
@@ -59,10 +68,32 @@ async def check(
         bounded=backend.ref.backend != "address",
         quotas=quotas,
         no_quotas=no_quotas,
+        of_bucket=of_bucket,
     )
     if not between_pods:
         return list(found)
     return [*found, *await _between_pods(backend, target, answered(answers))]
+
+
+async def check_new(
+    backend: Backend,
+    demand: Demand,
+    job: RayJobSpec,
+    *,
+    timeout_s: float = VERB_S,
+    read_only: bool = False,
+) -> list[Finding]:
+    """Check what can be known of the cluster that a RayJob would create. Creates nothing.
+
+    Takes `timeout_s` at most. Raises UsageError for what Kubernetes or KubeRay would not take.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            new = await backend.new_cluster(job, may_try=not read_only)
+    except TimeoutError:
+        found = f"no answer of the API server within {in_seconds(timeout_s)}."
+        return [Finding("new cluster", State.SKIPPED, found)]
+    return list(new_cluster.findings(new, demand))
 
 
 async def _between_pods(
@@ -89,6 +120,7 @@ def findings(
     bounded: bool = True,
     quotas: Sequence[QuotaRoom] | None = (),
     no_quotas: str = "",
+    of_bucket: Mapping[str, bucket.Answer] | None = None,
 ) -> Iterator[Finding]:
     """The finding of each check. Pure.
 
@@ -108,6 +140,8 @@ def findings(
     yield from software.versions(facts, head)
     yield from software.modules(facts, demand)
     yield from storage.storage(answers, demand, no_write)
+    if not no_exec:
+        yield from storage.bucket(of_bucket or {}, demand, no_write)
     yield from storage.disk(answers)
     yield from memory.memory(facts, target, demand)
     yield from memory.shared_memory(facts, demand)
@@ -120,14 +154,27 @@ def findings(
 
 async def _from_inside(
     backend: Backend, target: Target, demand: Demand, timeout_s: float, *, read_only: bool
-) -> tuple[str, Mapping[str, Answer]]:
-    """Why no command can be run in the pods, and their answers."""
+) -> tuple[str, Mapping[str, Answer], Mapping[str, bucket.Answer]]:
+    """Why no command can be run in the pods; their answers, and those about the bucket."""
     ends_s = time.monotonic() + timeout_s
     why_not = await _why_no_exec(backend, timeout_s)
     if why_not or not target.pods:
-        return why_not, {}
+        return why_not, {}, {}
     left_s = max(0.0, ends_s - time.monotonic())
-    return "", await survey(backend, target.pods, demand, timeout_s=left_s, may_write=not read_only)
+    answers, of_bucket = await asyncio.gather(
+        survey(backend, target.pods, demand, timeout_s=left_s, may_write=not read_only),
+        _of_bucket(backend, target, demand, left_s, read_only=read_only),
+    )
+    return "", answers, of_bucket
+
+
+async def _of_bucket(
+    backend: Backend, target: Target, demand: Demand, left_s: float, *, read_only: bool
+) -> Mapping[str, bucket.Answer]:
+    if read_only or demand.has_s3_keys or not storage.is_bucket(demand.storage):
+        return {}
+    variables = dict(demand.s3_variables)
+    return await bucket.exchange(backend, target.pods, demand.storage, variables, timeout_s=left_s)
 
 
 async def _why_no_exec(backend: Backend, timeout_s: float) -> str:

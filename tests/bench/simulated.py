@@ -19,7 +19,7 @@ import httpx
 
 from tests.bench.table import say
 from tests.cluster import kwok
-from tests.cluster.build import build, missing
+from tests.cluster.build import PROGRAMS, build, missing, unbuilt
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.testbed import Testbed
 

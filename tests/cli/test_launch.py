@@ -12,10 +12,10 @@ import pytest
 from cockpit.cli import main as cli
 from cockpit.cli.change import launch_list
 from cockpit.cli.change.launch import arguments as launch_arguments
-from cockpit.cli.change.launch_spec import spec as spec_of
 from cockpit.cli.options import connect
 from cockpit.cli.options.parser import Parser
 from cockpit.launch.capacity import beside, shortage
+from cockpit.launch.flags import spec as spec_of
 from cockpit.launch.job import BundledJob, JobSetting, bundled_job, bundled_jobs
 from cockpit.launch.submission import LaunchSpec
 from cockpit.model.cluster import Resources, WorkerGroup

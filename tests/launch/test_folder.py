@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from cockpit.cli import main as cli
-from cockpit.cli.change import launch
 from cockpit.cli.options import connect
-from cockpit.launch.folder import Folder, Why, folder, is_secret
+from cockpit.launch.folder import ASK_ABOVE_BYTES, Folder, Why, folder, is_secret
 from cockpit.launch.package import package_directory, package_together, package_training
 from cockpit.launch.rayjob import RayJobOptions, rayjob_spec
 from cockpit.launch.submission import script_spec
@@ -239,11 +238,11 @@ def test_folder_above_ten_megabytes_is_confirmed_first(
 ) -> None:
     (code / "weights.bin").touch()
     monkeypatch.chdir(code)
-    os.truncate(code / "weights.bin", launch.ASK_ABOVE_BYTES - 100)
+    os.truncate(code / "weights.bin", ASK_ABOVE_BYTES - 100)
     monkeypatch.setattr("sys.stdin", io.StringIO())
     done, said = launched(monkeypatch, capsys)
     assert (done, "more than" in said) == (3, False)  # nothing answers there
-    os.truncate(code / "weights.bin", launch.ASK_ABOVE_BYTES + 1)
+    os.truncate(code / "weights.bin", ASK_ABOVE_BYTES + 1)
     done, said = launched(monkeypatch, capsys)
     assert done == 2
     assert "That is more than 10 MB" in said

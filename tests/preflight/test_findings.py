@@ -9,6 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.model.cluster import QuotaRoom, Resources
+from cockpit.model.new_cluster import NewCluster, NodeRoom, PodsOf
+from cockpit.preflight.checks import new_cluster
 from cockpit.preflight.checks.clocks import clocks
 from cockpit.preflight.demand import Demand
 from cockpit.preflight.facts import Answer, Memory, Room, Storage
@@ -124,7 +126,7 @@ def test_storage_that_cannot_be_written_is_named_with_the_reason() -> None:
 @pytest.mark.parametrize(
     ("demand", "how", "words"),
     [
-        (replace(JOB, storage="s3://bucket/runs"), {}, "is not a folder of the pods"),
+        (replace(JOB, storage="gs://bucket/runs"), {}, "is not a folder of the pods"),
         (JOB, {"no_write": "not tried in read-only mode."}, "not tried in read-only mode"),
     ],
 )
@@ -345,3 +347,37 @@ def test_names_are_listed_and_cut() -> None:
     assert summary(several) == "Preflight: 1 ok, 1 warning, 1 failed."
     assert failed(several) == [several[2]]
     assert summary([]) == "Preflight: nothing to check."
+
+
+def of_new(new: NewCluster, wanted: Demand = JOB) -> dict[str, Finding]:
+    return {one.name: one for one in new_cluster.findings(new, wanted)}
+
+
+WORKERS = PodsOf("workers", 2, 2.0, 8 * GIB, 0.0, 1.0, image="train:1")
+NODE = NodeRoom("a", 10.0, 4.0, 64 * GIB, 0.0, ("", "workers"))
+
+
+def test_new_cluster_with_room_for_all_ranks_is_ok_and_one_with_less_fails() -> None:
+    new = NewCluster((PodsOf("", 1, 1.0, GIB, 0.0, image="train:1"), WORKERS), nodes=(NODE, NODE))
+    wanted = replace(JOB, workers=2)
+    assert {one.state for one in of_new(new, wanted).values()} == {State.OK}
+    found = of_new(new, replace(wanted, workers=3))["room"]
+    assert (found.state, "have room for 2" in found.found) == (State.FAILED, True)
+    grows = replace(new, pods=(replace(WORKERS, most=4),))
+    assert of_new(grows, replace(wanted, workers=3))["room"].state is State.WARNING
+    narrow = replace(new, nodes=(NODE,))
+    found = of_new(narrow, wanted)["node room"]
+    assert found.state is State.WARNING
+    assert found.found == (
+        "The head (1 CPU, 1.0 GiB a pod): 0 of 1 pod fit into the room that other pods leave."
+    )
+
+
+def test_images_without_a_tag_and_objects_that_may_not_be_read_are_named() -> None:
+    new = NewCluster((replace(WORKERS, image="registry:5000/train"),), unread=("Secret s3",))
+    found = of_new(new, replace(JOB, workers=1))
+    assert found["image"].state is State.WARNING
+    assert found["image"].found.startswith("registry:5000/train has no fixed tag")
+    assert found["objects"].found == "You may not read Secret s3."
+    digest = NewCluster((replace(WORKERS, image="train@sha256:" + "a" * 64),))
+    assert of_new(digest)["image"].state is State.OK

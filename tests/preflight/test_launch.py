@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.cli.main import main
 from cockpit.cli.options import connect
@@ -97,3 +98,27 @@ def test_cluster_without_a_head_is_left_to_the_launch(
     backend.events = present(ONE, TWO)
     assert main([*LAUNCH]) == SUBMITTED
     assert "Preflight" not in capsys.readouterr().err
+
+
+OWN = (*LAUNCH, "--via=rayjob", "--own-cluster")
+
+
+def test_cluster_of_its_own_is_checked_without_pods(
+    backend: CannedPods, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*OWN]) == 0
+    said = capsys.readouterr().err
+    assert "Preflight: 4 ok." in said
+    assert not any(call[0] == "exec" for call in backend.asked)
+    assert any(call[0] == "create_rayjob" for call in backend.asked)
+
+
+def test_cluster_of_its_own_that_cannot_be_created_is_refused(
+    backend: CannedPods, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backend.new = replace(backend.new, missing=("Secret s3",))
+    assert main([*OWN, "--yes"]) == REFUSED
+    said = capsys.readouterr().err
+    assert "failed: objects: Secret s3 missing in the namespace" in said
+    assert not any(call[0] == "create_rayjob" for call in backend.asked)
+    assert main([*OWN, "--yes", "--no-preflight"]) == 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.actions import audit
 from cockpit.actions.jobs import JobActions
@@ -105,7 +106,8 @@ def test_measurement_of_the_network_obeys_read_only_mode_and_is_audited(
 async def test_files_written_to_storage_are_in_the_audit_log_and_reads_are_not() -> None:
     backend = CannedPods()
     actions = JobActions(backend)
-    wanted = actions.demand("checkpointed", {"workers": "2", "storage_path": "/mnt/shared"})
+    settings = {"workers": "2", "storage_path": "/mnt/shared"}
+    wanted = actions.demand(actions.order("checkpointed", settings).spec)
     assert (wanted.workers, wanted.storage) == (2, "/mnt/shared")
     await actions.preflight(target(), wanted, timeout_s=5.0, read_only=True)
     assert not audit.path().exists()
@@ -122,3 +124,26 @@ def test_wrong_flags_are_refused(backend: PodsHere, capsys: pytest.CaptureFixtur
     assert main(["preflight", "no-such-job"]) == 2
     assert main(["preflight", "--workers", "2"]) == 2
     assert "--workers" in capsys.readouterr().err
+
+
+def test_new_cluster_is_checked_with_the_flags_of_the_launch(
+    backend: PodsHere, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backend.new = replace(backend.new, refused="rayjobs.ray.io is forbidden")
+    argv = ["preflight", "checkpointed", "--workers=2", "--own-cluster", "--queue=team-a"]
+    assert main([*argv, "-o", "json"]) == 1
+    found = rows(capsys)
+    assert found["RayJob"]["found"] == "The API server refuses it: rayjobs.ray.io is forbidden"
+    assert found["room"]["state"] == "ok"
+    assert not any(call[0] == "exec" for call in backend.asked)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["--own-cluster"], ["ddp", "--queue=a"], ["ddp", "--own-cluster", "--network"]],
+    ids=" ".join,
+)
+def test_flags_of_pods_and_of_a_new_cluster_are_told_apart(
+    backend: PodsHere, argv: list[str]
+) -> None:
+    assert main(["preflight", *argv]) == 2

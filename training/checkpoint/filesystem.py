@@ -120,13 +120,18 @@ def probe(path: str) -> None:
     if not path.startswith("s3://"):
         return
     try:
-        filesystem = S3(ATTEMPTS_OF_PROBE, **_s3_options(path))
-        at = f"{_s3_path(path)}/{PROBE}-{os.getpid()}"
+        filesystem, folder = opened_for_probe(path)
+        at = f"{folder}/{PROBE}-{os.getpid()}"
         with filesystem.open_output_stream(at) as stream:
             stream.write(b"probe")
         filesystem.delete_file(at)
     except OSError as error:
         raise StorageUnusable(f"{without_options(path)}: {reason(path, error)}") from None
+
+
+def opened_for_probe(path: str) -> tuple[Any, str]:
+    """As `located` for S3, with few attempts. Raises StorageUnusable if the address is invalid."""
+    return S3(ATTEMPTS_OF_PROBE, **_s3_options(path)), _s3_path(path)
 
 
 def write_at_once(filesystem: Any, path: str, content: bytes) -> None:
@@ -235,6 +240,11 @@ def reason(path: str, raised: OSError) -> str:
     bucket, error = urlsplit(path).netloc, str(raised)
     if "NO_SUCH_BUCKET" in error or f"Bucket '{bucket}' not found" in error:
         return f"there is no bucket {bucket}; create it, or correct the name"
+    if re.search(r"TIME_TOO_SKEWED|TimeTooSkewed|REQUEST_EXPIRED", error):
+        return (
+            "the clock of this host differs from that of the server by more than it accepts, 15 "
+            "minutes on AWS; synchronize the clocks of the nodes (NTP, chrony)"
+        )
     if re.search(r"ACCESS_DENIED|HTTP status 403|INVALID_ACCESS_KEY|SIGNATURE_DOES_NOT", error):
         return (
             "access denied; the workers need AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a "

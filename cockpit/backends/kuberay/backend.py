@@ -31,6 +31,7 @@ from cockpit.model.cluster import (
 )
 from cockpit.model.error import ChangedError, CockpitError, UnreachableError, UsageError
 from cockpit.model.event import Event
+from cockpit.model.new_cluster import NewCluster
 from cockpit.model.scale import ScaleRequest
 from cockpit.model.text import clean, one_line
 
@@ -221,6 +222,12 @@ class KubeRayBackend:
         path = f"/api/v1/namespaces/{self._ref.namespace}/resourcequotas"
         raw, listed = await asyncio.gather(self._raw(), self.client.get(path))
         return quota.room(raw, items(listed, "items"))
+
+    async def new_cluster(self, spec: RayJobSpec, *, may_try: bool) -> NewCluster:
+        from cockpit.backends.kuberay.provision import new_cluster
+
+        raw = await self._raw()
+        return await new_cluster.survey(self.client, self._ref, raw, spec, may_try=may_try)
 
     async def create_rayjob(self, spec: RayJobSpec) -> str:
         from cockpit.backends.kuberay.resources import rayjob

@@ -7,14 +7,15 @@ import argparse
 from msgspec.structs import replace
 
 from cockpit.actions.jobs import JobActions
-from cockpit.cli.change import launch_spec
 from cockpit.cli.options import confirm, connect
 from cockpit.cli.output import tables
 from cockpit.format import in_seconds
+from cockpit.launch import flags
 from cockpit.launch.closest_name import did_you_mean
+from cockpit.launch.rayjob import RayJobOptions
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.preflight.demand import Demand, demand
-from cockpit.preflight.finding import failed
+from cockpit.preflight.finding import Finding, failed
 from cockpit.preflight.preflight import VERB_S
 from cockpit.preflight.target import Target, target
 from cockpit.store.store import Store
@@ -24,7 +25,7 @@ COLUMNS = ("name", "state", "found", "fix")
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
-    launch_spec.arguments(parser)
+    flags.arguments(parser)
     what = parser.add_argument_group("what is checked")
     what.add_argument(
         "--module",
@@ -53,6 +54,9 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         metavar="S",
         help=f"maximum time for the answers of the pods (default {VERB_S:g})",
     )
+    flags.of_new_cluster(
+        parser.add_argument_group("a RayJob with its own cluster (checked without pods)")
+    )
     tables.arguments(parser)
 
 
@@ -61,6 +65,13 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"A timeout of {in_seconds(args.timeout)} is too short.", "It is above 0.")
     if args.network:
         confirm.refuse_read_only(args, "--network slows the runs on the pods")
+    new = _new_cluster(args)
+    if new is not None:
+        with connect.session(args, sources=(), kinds=("cluster",)) as session:
+            checking = JobActions.on(session).preflight_of_new_cluster(
+                flags.spec(args), new, timeout_s=args.timeout, read_only=args.read_only
+            )
+            return _print(args, session.call(checking))
     wanted = _demand(args)
     with connect.session(args, sources=(), kinds=("cluster", "pods")) as session:
         connect.wait_for(session, ("backend",))
@@ -72,9 +83,35 @@ def run(args: argparse.Namespace) -> int:
             read_only=args.read_only,
             between_pods=args.network,
         )
-        found = session.call(checking)
+        return _print(args, session.call(checking))
+
+
+def _print(args: argparse.Namespace, found: list[Finding]) -> int:
     tables.print_rows([tables.as_json(one) for one in found], COLUMNS, args.output)
     return int(ExitCode.FAILED if failed(found) else ExitCode.DONE)
+
+
+def _new_cluster(args: argparse.Namespace) -> RayJobOptions | None:
+    """None for the pods that exist. Raises UsageError for flags of the other kind."""
+    replicas = flags.replicas(args)
+    if not args.own_cluster:
+        if replicas or args.image or args.queue:
+            raise UsageError(
+                "--replicas, --image and --queue are for a cluster of the job's own.",
+                todo="Add --own-cluster.",
+            )
+        return None
+    if args.network or args.group or args.module or args.storage:
+        raise UsageError(
+            "--network, --group, --module and --storage check pods, and a new cluster has none.",
+            todo="Leave out --own-cluster to check the pods of the present cluster.",
+        )
+    if not (args.job or args.command or args.settings):
+        raise UsageError(
+            "--own-cluster needs the job that would create it.",
+            todo="For example: cockpit preflight checkpointed --workers 2 --own-cluster",
+        )
+    return RayJobOptions(True, replicas, args.image, queue=args.queue)
 
 
 def _demand(args: argparse.Namespace) -> Demand:
@@ -84,7 +121,7 @@ def _demand(args: argparse.Namespace) -> Demand:
             "--set and --workers are for a bundled job, and none is named.",
             todo="For example: cockpit preflight checkpointed --workers 2",
         )
-    wanted = demand(launch_spec.spec(args)) if named else Demand(modules=("ray",))
+    wanted = demand(flags.spec(args)) if named else Demand(modules=("ray",))
     return replace(
         wanted,
         modules=(*wanted.modules, *args.module),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from cockpit.format import bytes_text, plural
+from cockpit.preflight import bucket as bucket_answers
 from cockpit.preflight.demand import Demand
 from cockpit.preflight.facts import Answer, Room
 from cockpit.preflight.finding import Finding, State, listed
@@ -19,6 +21,8 @@ def storage(answers: Mapping[str, Answer], demand: Demand, why_not: str = "") ->
     """`why_not`: why no marker file was written."""
     if not demand.storage:
         return
+    if is_bucket(demand.storage):
+        return  # see `bucket`
     if "://" in demand.storage:
         found = f"{demand.storage} is not a folder of the pods; only the job can reach it."
         yield Finding("storage", State.SKIPPED, found)
@@ -41,6 +45,56 @@ def storage(answers: Mapping[str, Answer], demand: Demand, why_not: str = "") ->
         yield from _shared(answers, demand)
     rooms = {pod: of.room for pod, of in places.items() if of is not None and of.room is not None}
     yield from _room("storage room", rooms, "Delete old checkpoints, or use a larger volume.")
+
+
+def is_bucket(path: str) -> bool:
+    return path.startswith("s3://")
+
+
+def bucket(
+    answers: Mapping[str, bucket_answers.Answer], demand: Demand, why_not: str = ""
+) -> Iterator[Finding]:
+    """`why_not`: why no object was written."""
+    if not is_bucket(demand.storage):
+        return
+    place = re.sub(r"//[^/?#]*@", "//", demand.storage).partition("?")[0]
+    if demand.has_s3_keys:
+        why_not = "the keys of the job's own environment are not sent to the pods for a check."
+    if why_not:
+        yield Finding("storage", State.SKIPPED, f"{place}: {why_not}")
+        return
+    failed = {pod: of for pod, of in answers.items() if of.error}
+    late = {pod: of.late for pod, of in answers.items() if of.late}
+    unread = [pod for pod, of in answers.items() if not (of.error or of.late or of.was_read)]
+    if failed:
+        why, fix = _of_bucket(next(iter(failed.values())))
+        found = f"{listed(failed)} cannot use {place}: {why}."
+        yield Finding("storage", State.FAILED, found, fix, tuple(failed))
+    elif unread and not late:
+        yield Finding(
+            "storage",
+            State.FAILED,
+            f"{place} is not shared: {listed(unread)} did not see what another pod wrote.",
+            "Set the same AWS_ENDPOINT_URL, region and keys in all pods.",
+            tuple(unread),
+        )
+    elif late:
+        found = f"{place} was not tried in {listed(late)}: {next(iter(late.values()))}."
+        yield Finding("storage", State.SKIPPED, found, pods=tuple(late))
+    elif answers:
+        by = f"shared by {plural(len(answers), 'pod')}" if len(answers) > 1 else "writable"
+        yield Finding("storage", State.OK, f"{place} is {by}")
+
+
+def _of_bucket(answer: bucket_answers.Answer) -> tuple[str, str]:
+    """Why the bucket cannot be used, and the fix, as sentences."""
+    if answer.error.startswith("access denied") and not answer.has_keys:
+        return "access denied, and the pod has no credentials", (
+            "Create a Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY for the pods: "
+            "cockpit up --s3-secret NAME, or the component s3; or give their nodes a role."
+        )
+    why, _, fix = answer.error.partition("; ")
+    return why, f"{fix[:1].upper()}{fix[1:]}." if fix else ""
 
 
 def _shared(answers: Mapping[str, Answer], demand: Demand) -> Iterator[Finding]:

@@ -34,6 +34,7 @@ PACKAGE_LIMIT_BYTES = 1 << 20
 FOLDER = "/cockpit"
 """Where the package is mounted in the pods of the new cluster."""
 FILE = "package.zip"
+PACKAGE_VOLUME = "cockpit-package"
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,45}[a-z0-9])?")
 _IMAGE = re.compile(r"[a-z0-9]([\w.:/-]{0,253}\w)?(@sha256:[0-9a-f]{64})?")
 _OVER = ("Complete", "Failed", "ValidationFailed")
@@ -43,7 +44,7 @@ async def create(client: KubeClient, ref: ClusterRef, raw: Any, spec: RayJobSpec
     """`raw` is the current RayCluster: the job's cluster, or the pattern for the new one."""
     body = resource(ref, raw, spec)
     try:
-        made = await client.create(_path(ref), body)
+        made = await client.create(path(ref), body)
     except KubeError as error:
         if error.status == 409:
             raise UsageError(
@@ -66,7 +67,7 @@ async def create(client: KubeClient, ref: ClusterRef, raw: Any, spec: RayJobSpec
         except CockpitError:
             uid = text(mapping(made, "metadata"), "uid")
             body = precondition.delete_options(uid, propagationPolicy="Background")
-            await client.delete(_path(ref, spec.name), body)
+            await client.delete(path(ref, spec.name), body)
             raise
     return spec.name
 
@@ -102,7 +103,7 @@ async def stop(
     field, value = ("suspend", True) if can_suspend else ("activeDeadlineSeconds", 1)
     change = {"op": "add", "path": f"/spec/{field}", "value": value}
     try:
-        await client.patch(_path(ref, name), (precondition.is_of(uid), change), kind="json")
+        await client.patch(path(ref, name), (precondition.is_of(uid), change), kind="json")
     except KubeError:
         # A failed `test` is a 422 without the reason: was it this one?
         precondition.require("RayJob", name, await _get(client, ref, name), uid)
@@ -113,7 +114,7 @@ async def delete(client: KubeClient, ref: ClusterRef, name: str, uid: str) -> No
     """With its own cluster and package; its operator stops a job that runs elsewhere first."""
     precondition.require("RayJob", name, await _get(client, ref, name), uid)
     body = precondition.delete_options(uid, propagationPolicy="Background")
-    await precondition.guarded("RayJob", name, client.delete(_path(ref, name), body))
+    await precondition.guarded("RayJob", name, client.delete(path(ref, name), body))
 
 
 def resource(ref: ClusterRef, raw: Any, spec: RayJobSpec) -> dict[str, Any]:
@@ -242,10 +243,10 @@ def _set_image(group: Mapping[str, Any], image: str) -> None:
 def _mount(group: Mapping[str, Any], name: str) -> None:
     """The package into Ray's container, which is the first."""
     pod = mapping(mapping(group, "template"), "spec")
-    volume = {"name": "cockpit-package", "configMap": {"name": f"{name}-package"}}
+    volume = {"name": PACKAGE_VOLUME, "configMap": {"name": f"{name}-package"}}
     pod["volumes"] = [*items(pod, "volumes"), volume]
     for container in items(pod, "containers")[:1]:
-        mount = {"name": "cockpit-package", "mountPath": FOLDER, "readOnly": True}
+        mount = {"name": PACKAGE_VOLUME, "mountPath": FOLDER, "readOnly": True}
         container["volumeMounts"] = [*items(container, "volumeMounts"), mount]
 
 
@@ -308,7 +309,7 @@ async def _stop_by_http(client: KubeClient, ref: ClusterRef, raw: Any, token_sec
 
 async def _get(client: KubeClient, ref: ClusterRef, name: str) -> Any:
     try:
-        return await client.get(_path(ref, name))
+        return await client.get(path(ref, name))
     except KubeError as error:
         if error.status != 404:
             raise
@@ -318,10 +319,10 @@ async def _get(client: KubeClient, ref: ClusterRef, name: str) -> Any:
         ) from error
 
 
-def _path(ref: ClusterRef, name: str | None = None) -> str:
+def path(ref: ClusterRef, name: str | None = None) -> str:
     """The path of the collection, or of one RayJob."""
-    path = f"/apis/ray.io/v1/namespaces/{ref.namespace}/rayjobs"
-    return path if name is None else f"{path}/{checked('RayJob', name)}"
+    collection = f"/apis/ray.io/v1/namespaces/{ref.namespace}/rayjobs"
+    return collection if name is None else f"{collection}/{checked('RayJob', name)}"
 
 
 def _yaml(value: Any) -> str:

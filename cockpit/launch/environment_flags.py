@@ -1,4 +1,4 @@
-"""The flags of `cockpit launch` for what a job runs in: variables, packages, code, the driver."""
+"""The flags of a launch for what a job runs in: variables, packages, code, the driver."""
 
 from __future__ import annotations
 
