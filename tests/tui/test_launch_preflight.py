@@ -32,7 +32,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
         assert timeout_s == 3.0
         return list(made)
 
-    monkeypatch.setattr(SimulatedActions, "demand", lambda self, name, settings: Demand())
+    monkeypatch.setattr(SimulatedActions, "demand", lambda self, spec: Demand())
     monkeypatch.setattr(SimulatedActions, "preflight", preflight)
     return made
 
@@ -79,7 +79,7 @@ async def test_screen_is_drawn_while_pods_do_not_answer_and_the_key_does_not_wai
         await asyncio.Event().wait()
         return []
 
-    monkeypatch.setattr(SimulatedActions, "demand", lambda self, name, settings: Demand())
+    monkeypatch.setattr(SimulatedActions, "demand", lambda self, spec: Demand())
     monkeypatch.setattr(SimulatedActions, "preflight", preflight)
     async with cockpit(size=(100, 40)) as seen:
         await seen.press("L", "enter", "ctrl+s")

@@ -6,7 +6,7 @@ Coroutines for `AppBase.attempt`, which shows their CockpitError.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from cockpit.insight.waiting.advice import resized_in_queue
@@ -21,6 +21,7 @@ from cockpit.tui.dialogs.launch import Launch, Order
 
 if TYPE_CHECKING:
     from cockpit.actions.drills import DrillActions
+    from cockpit.launch.flags import Launchable
     from cockpit.preflight.finding import Finding
 
 
@@ -102,9 +103,12 @@ async def launch(app: AppBase, chosen: str = "") -> None:
 
     form = Launch(jobs, chosen, rayjob=may_rayjob, where=where, check=check)
     while (order := await app.push_screen_wait(form)) is not None:
-        app.notify(f"Launching {order.name} …", timeout=3, markup=False)
         try:
-            job_id = await app.submit(actions.launch(order.name, order.settings, order.via))
+            made = await asyncio.to_thread(actions.order, *described(order))
+            if made.spec.directory is not None and not await _is_uploaded(app, made):
+                return
+            app.notify(f"Launching {order.title} …", timeout=3, markup=False)
+            job_id = await app.submit(actions.launch_order(made))
         except UsageError as error:  # the input is kept, to be corrected
             form = Launch(
                 jobs,
@@ -116,9 +120,24 @@ async def launch(app: AppBase, chosen: str = "") -> None:
                 check=check,
             )
             continue
-        what = "job" if order.via == "job" else "RayJob"
-        app.notify(f"{order.name} is {what} {job_id}.", title="Launched", markup=False)
+        what = "job" if made.options is None else "RayJob"
+        app.notify(f"{order.title} is {what} {job_id}.", title="Launched", markup=False)
         return
+
+
+def described(order: Order) -> tuple[str, Mapping[str, str], str, str]:
+    """The arguments of `ClusterActions.order`."""
+    return order.name, order.settings, order.via, order.flags
+
+
+async def _is_uploaded(app: AppBase, made: Launchable) -> bool:
+    """Ask before the folder of a command is uploaded."""
+    from cockpit.launch.folder import folder, summary
+
+    assert made.spec.directory is not None
+    chosen = await asyncio.to_thread(folder, made.spec.directory)
+    lines = [f"Launch {made.spec.shown_command}.", *summary(chosen)]
+    return await app.push_screen_wait(Confirm("Launch this command?", lines, "Launch"))
 
 
 async def preflight(app: AppBase, actions: DrillActions, order: Order) -> list[Finding]:
@@ -135,7 +154,12 @@ async def preflight(app: AppBase, actions: DrillActions, order: Order) -> list[F
     if chosen.head is None:
         return []
     try:
-        wanted = await asyncio.to_thread(actions.demand, order.name, order.settings)
+        made = await asyncio.to_thread(actions.order, *described(order))
+        if made.options is not None and made.options.own_cluster:
+            return await app.submit(
+                actions.preflight_of_new_cluster(made.spec, made.options, timeout_s=LAUNCH_S)
+            )
+        wanted = await asyncio.to_thread(actions.demand, made.spec)
         return await app.submit(actions.preflight(chosen, wanted, timeout_s=LAUNCH_S))
     except UsageError:
         return []

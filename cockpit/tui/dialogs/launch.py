@@ -35,8 +35,17 @@ class Order(Struct, frozen=True):
     name: str
     settings: Mapping[str, str]
     via: Via = "job"
+    flags: str = ""
+    """Those of `cockpit launch`, and ` -- COMMAND` if `name` is empty."""
+
+    @property
+    def title(self) -> str:
+        return self.name or "The command"
 
 
+COMMAND = "--"
+"""Before a command, in the flags."""
+FLAGS = "of cockpit launch: --env KEY=VALUE --pip PACKAGE …, or -- COMMAND (ctrl+g)"
 Check: TypeAlias = Callable[[Order], Awaitable[Sequence[Finding]]]
 
 
@@ -62,6 +71,9 @@ class Launch(Dialog[Order | None]):
     Launch #finding { height: 1; }
     Launch #finding Label { color: $text-muted; width: 6; }
     Launch #find { width: 1fr; background: $surface; }
+    Launch #more { height: 1; }
+    Launch #more Label { color: $text-muted; width: 6; }
+    Launch #flags { width: 1fr; background: $surface; }
     Launch #jobs { height: 1fr; margin: 1 0; }
     Launch #answers { height: 1; align-horizontal: right; }
     Launch Button { margin: 0 0 0 2; }
@@ -71,6 +83,7 @@ class Launch(Dialog[Order | None]):
         Binding("ctrl+j,ctrl+s", "order", "Launch"),
         Binding("ctrl+r", "other_way", "As a job, or as a RayJob"),
         Binding("ctrl+f", "find", "Find"),
+        Binding("ctrl+g", "flags", "Flags, or a command"),
     ]
 
     def __init__(
@@ -97,6 +110,7 @@ class Launch(Dialog[Order | None]):
         self.via: Via = typed.via if typed else "job"
         if typed is not None:
             self.form.typed[typed.name] = dict(typed.settings)
+        self.typed_flags = typed.flags if typed else ""
         self.is_choosing = chosen not in {job.name for job in jobs}
         """The jobs are shown, not the settings of one."""
         self.begins_with = chosen
@@ -108,6 +122,9 @@ class Launch(Dialog[Order | None]):
             with Horizontal(id="finding"):
                 yield Label("find")
                 yield _Find(compact=True, id="find")
+            with Horizontal(id="more"):
+                yield Label("flags")
+                yield Input(self.typed_flags, placeholder=FLAGS, compact=True, id="flags")
             yield OptionList(id="jobs", compact=True, markup=False)
             yield SettingsList(self.form)
             yield SettingValue()
@@ -131,12 +148,16 @@ class Launch(Dialog[Order | None]):
         return self.query_one(SettingValue)
 
     @property
+    def flags(self) -> Input:
+        return self.query_one("#flags", Input)
+
+    @property
     def finding(self) -> Input:
         return self.query_one(_Find)
 
     def on_mount(self) -> None:
         self.app.clear_notifications()  # they would lie over it
-        self.finding.cursor_blink = False
+        self.finding.cursor_blink = self.flags.cursor_blink = False
         self.query_one("#wrong").display = bool(self.wrong)
         self._report("")
         if self.is_choosing:
@@ -213,11 +234,20 @@ class Launch(Dialog[Order | None]):
             else "enter changes · ← → another · backspace default · / finds"
         )
 
-    def on_input_changed(self) -> None:
-        self._fill()
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if event.input is self.flags:
+            self.checked = None
+            self._report("")
+        else:
+            self._fill()
 
-    def on_input_submitted(self) -> None:
-        if self.is_choosing:
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if event.input is self.flags:
+            if self._is_command:
+                self.action_order()
+            else:
+                self.finding.focus()
+        elif self.is_choosing:
             self.jobs.action_select()
         else:
             self.settings.focus()
@@ -274,6 +304,9 @@ class Launch(Dialog[Order | None]):
         else:
             self.jobs.action_cursor_up()
 
+    def action_flags(self) -> None:
+        self.flags.focus()
+
     def action_find(self) -> None:
         self.finding.focus()
 
@@ -285,6 +318,8 @@ class Launch(Dialog[Order | None]):
             self.finding.value = ""
             if not self.is_choosing:
                 self.settings.focus()
+        elif self.flags.has_focus:
+            (self.finding if self.is_choosing else self.settings).focus()
         elif self.is_choosing:
             self.dismiss(None)
         elif self.finding.has_focus:
@@ -300,6 +335,10 @@ class Launch(Dialog[Order | None]):
 
     def action_order(self) -> None:
         """Unless a value is wrong: then that is shown."""
+        flags = self.flags.value.strip()
+        if self.is_choosing and self._is_command:
+            self._give(Order("", {}, self.via, flags))
+            return
         if self.is_choosing and not self.form.found(self.finding.value):
             return
         if wrong := self.form.wrong:
@@ -307,7 +346,14 @@ class Launch(Dialog[Order | None]):
             self._choose_settings(self.form.chosen)
             self.call_after_refresh(self.settings.go_to, wrong[0].name)
             return
-        order = Order(self.form.chosen, self.form.changed, self.via)
+        self._give(Order(self.form.chosen, self.form.changed, self.via, flags))
+
+    @property
+    def _is_command(self) -> bool:
+        """Whether the flags end with a command."""
+        return f" {COMMAND} " in f" {self.flags.value} "
+
+    def _give(self, order: Order) -> None:
         if self.check is None or order == self.checked:
             self.dismiss(order)
             return
