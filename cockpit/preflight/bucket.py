@@ -24,6 +24,8 @@ AT_ONCE = 32
 """Pods that exchange their objects at the same time."""
 TIDY_S = 1.0
 """Of the time limit, what a pod has to delete its object after it has waited for the other."""
+WAIT_S = 15.0
+"""How long a pod waits for the object of another: they start at about the same time."""
 LIBRARY = ("stop", "checkpoint/filesystem")
 """Of `training`: what the job accesses its storage with."""
 MAX_BYTES = 1 << 16
@@ -67,7 +69,7 @@ async def exchange(
             "path": path,
             "own": own,
             "other": other,
-            "within_s": max(0.0, left_s - TIDY_S),
+            "within_s": max(0.0, min(WAIT_S, left_s - TIDY_S)),
             "environment": dict(environment),
             "library": texts,
         }

@@ -76,7 +76,10 @@ async def test_clock_that_the_server_refuses_is_named(s3: ObjectStore, pods: Pod
     assert one.fix == "Synchronize the clocks of the nodes (NTP, chrony)."
 
 
-async def test_pod_with_another_server_is_found(s3: ObjectStore, pods: PodsHere) -> None:
+async def test_pod_with_another_server_is_found(
+    s3: ObjectStore, pods: PodsHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bucket, "WAIT_S", 1.0)  # for the object of the pod that cannot write
     nowhere: Mapping[str, str] = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
     pods.environment = {"two": nowhere}
     one = await found(pods)
