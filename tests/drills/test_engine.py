@@ -65,8 +65,8 @@ async def test_a_run_that_stays_away_fails() -> None:
 
     record = await experiment(context, Obedient(apply=kill)).conduct()
     assert record.verdict is Verdict.FAILED
-    assert "did not come back" in record.why
-    assert any("not all was seen within 0.3 s" in note for note in record.notes)
+    assert "did not recover" in record.why
+    assert any("not all milestones were reached within 0.3 s" in note for note in record.notes)
 
 
 async def test_nothing_is_injected_when_the_hypothesis_does_not_hold_before() -> None:
@@ -530,7 +530,7 @@ async def test_a_recovery_is_not_waited_for_longer_when_the_clock_is_set_back() 
     async with asyncio.timeout(10.0):
         record = await drill.conduct()
     assert stepped.done()
-    assert any("not all was seen within 0.3 s" in note for note in record.notes)
+    assert any("not all milestones were reached within 0.3 s" in note for note in record.notes)
 
 
 async def test_the_kills_of_a_fault_that_kills_again_are_each_measured() -> None:

@@ -43,7 +43,7 @@ def test_unreadable_file_is_reported_and_keeps_no_other_from_being_read(text: st
     assert journal.entries() == [entry]
     (bad,) = journal.unreadable()
     assert bad.path.name == "drill-0.1.json"
-    assert "undo manually what it names" in bad.line
+    assert "undo its effect manually" in bad.line
     journal.done("drill-0.1", FREEZE)
     assert bad.path.exists(), "it may name something that is still to be undone"
 

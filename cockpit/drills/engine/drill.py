@@ -271,7 +271,7 @@ class Experiment:
         self._log.stage(Stage.RECOVERING)
         limit_s = self.plan.timeouts.recover_s
         if not await self._wait(self._log.is_complete, limit_s):
-            self._log.note(f"not all was seen within {in_seconds(limit_s)}")
+            self._log.note(f"not all milestones were reached within {in_seconds(limit_s)}")
         await asyncio.sleep(self.plan.settle_s)
         self._log.stage(Stage.AFTER)
         return await self._probes.holds_again()

@@ -53,8 +53,8 @@ class Unreadable(Struct, frozen=True):
     def line(self) -> str:
         """The problem and its solution, in one line."""
         return one_line(
-            f"the journal's file {self.path} cannot be read ({self.why}): undo by hand what it "
-            "names, and remove it",
+            f"the journal's file {self.path} cannot be read ({self.why}): undo "
+            "its effect manually, and delete the file",
             400,
         )
 
