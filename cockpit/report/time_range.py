@@ -114,6 +114,8 @@ def _moments(run: RunView) -> Iterator[float]:
     if run.reported_s is not None:
         yield run.reported_s
     yield from (at_s for at_s, _ in run.checkpoints)
+    # Without progress, a rank's dump is the last that is known: the time until then is not useful.
+    yield from (dump.at_s for dump in run.hang.dumps.values())
 
 
 def as_it_ran(run: RunView) -> RunView:

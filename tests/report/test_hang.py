@@ -11,6 +11,7 @@ from cockpit.report.html import html
 from cockpit.report.markdown import markdown
 from cockpit.report.run_report import report
 from cockpit.report.sections.hang import hang
+from cockpit.report.time_range import extent
 from tests.insight.test_hang import dump, hung
 
 
@@ -33,6 +34,11 @@ def test_hang_has_verdict_groups_and_stacks() -> None:
     document = report(store, run)
     assert "never called all_reduce" in html(document)
     assert "never called all_reduce" in markdown(document)
+
+
+def test_report_of_a_run_that_hangs_counts_the_time_until_its_last_dump() -> None:
+    store = hung([dump(1, 0, 2, waits=False), dump(0, 1, 3, waits=True)])
+    assert extent(store.runs["r"]).end_s == 100.0
 
 
 def test_run_that_finished_or_is_not_late_has_no_section() -> None:
