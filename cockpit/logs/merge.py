@@ -10,11 +10,15 @@ from functools import lru_cache
 from cockpit.logs.block import Block, FirstError, LineFilter, merged
 from cockpit.logs.fold import folded
 from cockpit.logs.line import LineParser
-from cockpit.logs.types import Log, Row
+from cockpit.logs.types import Kind, Log, Row
 from cockpit.model.clock import server_time
 from cockpit.model.text import one_line
 
 FIRST_ERROR = ">> FIRST ERROR: "
+STATE_DUMP = "[state-dump]"
+"""In each line of the statistics that a raylet logs every minute: 150 lines, which would hide all
+others of a run that hangs. They are kept only for a pattern.
+"""
 CACHED = 4_096
 """Texts of seconds and of writers that are kept: most rows share them with their neighbours."""
 
@@ -41,6 +45,8 @@ class Merge:
 
     def take(self, index: int, lines: Sequence[str]) -> None:
         self.read_lines[index] += len(lines)
+        if self.logs[index].kind is Kind.RAYLET and self._kept.pattern is None:
+            lines = [line for line in lines if STATE_DUMP not in line]
         for line in self._parsers[index].parse(lines):
             self._first.see(index, self.logs[index], line)
             if self._kept.keeps(line):

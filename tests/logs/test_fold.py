@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from datetime import UTC
 
 import pytest
 
@@ -12,6 +13,7 @@ from cockpit.logs import fold
 from cockpit.logs.block import Block, FirstError, LineFilter, merged
 from cockpit.logs.fold import folded
 from cockpit.logs.line import Line
+from cockpit.logs.merge import Merge
 from cockpit.logs.types import Kind, Log, Row, ranges
 
 RANKS = tuple(Log(Kind.RANK, f"rank {rank}", rank) for rank in range(4))
@@ -128,6 +130,19 @@ def test_half_characters_are_replaced() -> None:
 def test_filter_keeps_lines_by_pattern_and_time(kept: LineFilter, texts: list[str]) -> None:
     lines = [line(None, "no time"), line(1.0, "a"), line(2.0, "b"), line(3.0, "c")]
     assert [one.text for one in kept.kept(lines)] == texts
+
+
+@pytest.mark.parametrize(("pattern", "count"), [(None, 2), (re.compile("Global|lease"), 2)])
+def test_statistics_of_a_raylet_are_left_out_without_a_pattern(
+    pattern: re.Pattern[str] | None, count: int
+) -> None:
+    merge = Merge(LineFilter(pattern), UTC)
+    at = "[2026-11-24 12:00:00,000 I 1 1]"
+    merge.take(merge.add(RAYLET), [f"{at} [state-dump] Global stats: 9 total", f"{at} lease lost"])
+    merge.take(merge.add(RANKS[0]), [f"{at} prints [state-dump] itself"])
+    shown = [row.text for row in merge.rows()]
+    assert len(shown) == count
+    assert any("Global" in text for text in shown) is (pattern is not None)
 
 
 def test_ranges_of_ranks() -> None:
