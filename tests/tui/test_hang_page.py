@@ -72,6 +72,7 @@ async def test_command_shows_the_verdict_and_both_stacks(cockpit: Open) -> None:
         await seen.press(*":hang", "enter")
         await seen.sees("Rank 1 never called all_reduce #3 of group default (float32 [8])")
         await seen.sees("Kind: user code. Confidence: high.", "→ loop (a.py:1)", "→ loop (a.py:2)")
+        await seen.sees("RUNNING STALLED · attempt")
 
 
 async def test_wide_page_has_both_stacks_side_by_side_and_what_changed_before(

@@ -1,8 +1,8 @@
 """HTTP/1.1 requests over asyncio's streams, on connections that are kept.
 
-For many small requests: one takes 0.2 ms of CPU, and 1.4 ms with httpx, of which most is its pool
-and its layer over sockets (AMD EPYC, Python 3.11). h11 writes and parses the messages, as in httpx.
-No proxies, no redirects, no cookies.
+For many small requests: one takes 0.35 ms of CPU, and with httpx 1.4 ms (AMD EPYC, Python 3.11).
+Most of the difference is httpx's pool and its layer over sockets. h11 writes and parses the
+messages, as in httpx. No proxies, no redirects, no cookies.
 """
 
 from __future__ import annotations

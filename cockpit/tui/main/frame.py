@@ -9,6 +9,8 @@ from textual.content import Content
 from textual.widget import Widget
 
 from cockpit import format
+from cockpit.insight.metrics.progress import is_going
+from cockpit.insight.metrics.stall import stall
 from cockpit.store.selectors import current_run
 from cockpit.tui.app_base import AppBase, Conducting
 from cockpit.tui.keys import NUMBERS, SHORT_TITLES, TITLES, VIEWS, Key
@@ -148,8 +150,10 @@ class StatusLine(Line):
                 Content.styled(run.name or run.id, "bold"),
                 " ",
                 Content.styled(run_status(run), f"${run_style(run)}"),
-                attempt,
             ]
+            if is_going(run) and stall(run, state.now_s) is not None:
+                parts.append(Content.styled(" STALLED", "bold $bad"))
+            parts.append(attempt)
             if run.step:
                 parts.append(f" · step {run.step:,}")
         stale = stale_source_rows(state)
