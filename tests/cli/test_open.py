@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import ssl
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from cockpit.backends.kuberay.service_route import ServiceName
@@ -12,6 +19,9 @@ from cockpit.cli.read.open import FRESH_S, kept, needs_no_proxy, service_name
 from cockpit.config import file
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import UsageError
+from tests.backends.test_private_proxy import PAGE, Upstream, upstream
+
+__all__ = ["upstream"]
 
 
 @pytest.mark.parametrize(
@@ -51,16 +61,39 @@ def test_configured_address_is_printed_without_a_cluster(
 
 
 def test_dashboard_by_its_address_needs_no_route(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for name in ("COCKPIT_RAY_TOKEN", "RAY_AUTH_TOKEN"):
+    for name in ("COCKPIT_RAY_TOKEN", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))  # without ~/.ray/auth_token
     assert main(["open", "dashboard", "--address", "http://127.0.0.1:9"]) == 0
     assert capsys.readouterr().out == "http://127.0.0.1:9\n"
     assert main(["open", "grafana", "--address", "http://127.0.0.1:9"]) == 2
     assert "[grafana] url" in capsys.readouterr().err
     assert main(["open", "dashboard", "--service", "x"]) == 2
     assert main(["open", "dashboard", "--port", "70000"]) == 2
+
+
+def test_dashboard_with_a_token_is_served_until_ctrl_c(upstream: Upstream) -> None:
+    argv = [sys.executable, "-m", "cockpit", "open", "dashboard", "--address", upstream.url]
+    environment = {**os.environ, "COCKPIT_RAY_TOKEN": "very-secret-token"}
+    with subprocess.Popen(
+        argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        link = process.stdout.readline().strip()
+        with httpx.Client() as browser:
+            assert browser.get(link).status_code == 303
+            page = browser.get(f"http://127.0.0.1:{urlsplit(link).port}/")
+            assert page.content == PAGE
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "")
+    assert "Ctrl-C ends it" in err
+    assert "very-secret-token" not in err + link
+    # The session reads the dashboard too, by other paths.
+    [headers] = [sent for _, path, sent in upstream.asked if path == "/"]
+    assert headers["authorization"] == "Bearer very-secret-token"
 
 
 def test_credentials_and_tunnels_need_the_private_proxy() -> None:

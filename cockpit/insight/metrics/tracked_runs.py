@@ -65,11 +65,11 @@ def compared(first: TrackedRun, second: TrackedRun) -> Comparison:
 
 def _metric(name: str, first: TrackedRun, second: TrackedRun) -> Row:
     a, b = first.metrics.get(name), second.metrics.get(name)
-    texts = ["" if value is None else format.number(value, 6) for value in (a, b)]
+    first_text, second_text = ("" if value is None else format.number(value, 6) for value in (a, b))
     if a is None or b is None or not math.isfinite(b - a):
-        return Row(name, *texts)
+        return Row(name, first_text, second_text)
     sign = "+" if b > a else ""
-    return Row(name, *texts, f"{sign}{format.number(b - a, 4)}")
+    return Row(name, first_text, second_text, f"{sign}{format.number(b - a, 4)}")
 
 
 def _names(first: Mapping[str, object], second: Mapping[str, object]) -> list[str]:
