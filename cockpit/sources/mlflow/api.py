@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cockpit.model.decoding.value_range import moment_s
 from cockpit.model.error import UsageError
@@ -146,12 +147,24 @@ class Mlflow:
         for version in self._listed(raw, "model_versions"):
             with _understood(self._http):
                 name, number = one_line(str(version["name"])), one_line(str(version["version"]))
-                aliases = version.get("aliases") or ()
                 page = f"{self._settings.url}/#/models/{quote(name, safe='')}/versions/{number}"
-                found.append(
-                    ModelVersion(name, number, tuple(one_line(str(a)) for a in aliases), page)
-                )
-        return tuple(sorted(found, key=lambda each: (each.name, each.version)))
+                found.append(ModelVersion(name, number, url=page))
+        # A search leaves out the aliases (MLflow 3.17).
+        aliases = {name: await self._aliases(name) for name in {each.name for each in found}}
+        named = [
+            replace(each, aliases=tuple(a for a, v in aliases[each.name] if v == each.version))
+            for each in found
+        ]
+        return tuple(sorted(named, key=lambda each: (each.name, each.version)))
+
+    async def _aliases(self, model: str) -> list[tuple[str, str]]:
+        """Each alias of a registered model, and the version that it names; sorted."""
+        raw = await self._http.ask("GET", "registered-models/get", params={"name": model})
+        found = []
+        with _understood(self._http):
+            for each in self._listed(raw["registered_model"], "aliases"):
+                found.append((one_line(str(each["alias"])), one_line(str(each["version"]))))
+        return sorted(found)
 
     def page_of(self, experiment_id: str, run_id: str) -> str:
         """The run's page in MLflow's UI."""
