@@ -52,7 +52,8 @@ class WithoutKubernetes:
     cordon = _refused("Only a Kubernetes node can be cordoned.")
     evict_pod = _refused("Only a Kubernetes pod can be evicted.")
     isolate = rejoin = _refused("There are no network policies here.")
-    new_cluster = create_rayjob = stop_rayjob = delete_rayjob = _refused("There are no RayJobs here.")
+    new_cluster = _refused("There are no RayJobs here.")
+    create_rayjob = stop_rayjob = delete_rayjob = new_cluster
 
     async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
         await asyncio.to_thread(file_lease.hold, str(self.ref), holder, ttl_s, expired)
