@@ -134,7 +134,7 @@ def masked_command(argv: Sequence[str]) -> list[str]:
 
 
 def _password_option(word: str) -> str:
-    """The option of the program in a command's word that is followed by a password, or ''."""
+    """Return the option that a password follows, if the word of a command is such a program."""
     name = word.rpartition("/")[2]
     found = (opt for programs, opt in _PASSWORD_OPTIONS.items() if re.fullmatch(programs, name))
     return next(found, "")
