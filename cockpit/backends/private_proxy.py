@@ -46,7 +46,7 @@ class PrivateProxy:
     """Listen while `running`; `link` is the URL with the key. `route` is called for each request.
 
     `keep_host`: send the browser's Host and Origin, as servers want it that compare the two.
-    `read_only`: refuse requests that may change something, except for searches (POST …/search).
+    `read_only`: refuse requests that may change something; searches (POST …/search) are allowed.
     """
 
     def __init__(
