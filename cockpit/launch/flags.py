@@ -143,7 +143,7 @@ def options(args: argparse.Namespace) -> RayJobOptions | None:
         if flag and not given.own_cluster:
             raise UsageError(
                 f"{flag} is for a cluster of the job's own.",
-                "The cluster that is there stays as it is.",
+                "The current cluster is not changed.",
                 "Add --own-cluster, or scale this one: cockpit scale GROUP N",
             )
         if args.retries and not given.own_cluster:
