@@ -289,8 +289,21 @@ async def test_a_driver_that_ray_no_longer_lists_is_followed_while_its_run_conti
         assert steps(await until(events, at_step(4))) == [4]
 
 
+@pytest.fixture
+def made_streams(monkeypatch: pytest.MonkeyPatch) -> list[Stream]:
+    """The streams of all sources, in the order in which they were found."""
+    made: list[Stream] = []
+
+    def make(*args: Any, **named: Any) -> Stream:
+        made.append(Stream(*args, **named))
+        return made[-1]
+
+    monkeypatch.setattr(telemetry, "Stream", make)
+    return made
+
+
 async def test_a_head_that_was_replaced_is_found_and_the_old_one_forgotten(
-    fake: FakeDashboard, dashboard: Dashboard
+    fake: FakeDashboard, dashboard: Dashboard, made_streams: list[Stream]
 ) -> None:
     fake.add_job("one")
     fake.write(NAME, ticks(1, 3))
@@ -302,6 +315,9 @@ async def test_a_head_that_was_replaced_is_found_and_the_old_one_forgotten(
         seen = await until(events, at_step(3))
         assert steps(seen) == [1, 2, 3]  # the new head's file, by chance of the same content
         health = (await until(events, is_health))[-1]
+        old, new = made_streams
+        await until(events, lambda _: not old.progress._came)
+        assert new.progress._came
     assert isinstance(health, SourceHealth)
     assert (health.ok, health.error) == (True, "")
 
@@ -365,7 +381,10 @@ async def test_closing_the_source_closes_its_streams(
 
 
 async def test_the_streams_of_many_finished_jobs_take_few_connections_and_little_memory(
-    fake: FakeDashboard, dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch
+    fake: FakeDashboard,
+    dashboard: Dashboard,
+    monkeypatch: pytest.MonkeyPatch,
+    made_streams: list[Stream],
 ) -> None:
     jobs, now, most = 60, 0, 0
     for number in range(jobs):
@@ -384,21 +403,14 @@ async def test_the_streams_of_many_finished_jobs_take_few_connections_and_little
         finally:
             now -= 1
 
-    made: list[Stream] = []
-
-    def make(*args: Any, **named: Any) -> Stream:
-        made.append(Stream(*args, **named))
-        return made[-1]
-
     monkeypatch.setattr(Dashboard, "stream_log", counted)
-    monkeypatch.setattr(telemetry, "Stream", make)
     async with aclosing(source(dashboard).events()) as events:
         seen = await until(
-            events, lambda event: is_health(event) and all(stream.done for stream in made)
+            events, lambda event: is_health(event) and all(stream.done for stream in made_streams)
         )
     assert len(steps(seen)) == 20 * jobs
     assert most <= READ_AT_ONCE
-    assert not any(stream.progress._came for stream in made)
+    assert not any(stream.progress._came for stream in made_streams)
 
 
 async def test_health_waits_for_the_past_while_it_comes_in(monkeypatch: pytest.MonkeyPatch) -> None:
