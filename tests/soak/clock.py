@@ -34,7 +34,8 @@ def _list_objects(*_):
     kinds = {name: [counts[name], size] for name, size in sizes.items()}
     path = os.environ["SOAK_OBJECTS"]
     with open(path + ".part", "w") as file:
-        json.dump({"blocks": sys.getallocatedblocks(), "kinds": kinds}, file)
+        blocks, modules = sys.getallocatedblocks(), sorted(sys.modules)
+        json.dump({"blocks": blocks, "kinds": kinds, "modules": modules}, file)
     os.replace(path + ".part", path)
 
 if os.environ.get("SOAK_OBJECTS"):

@@ -87,6 +87,8 @@ class Objects:
     """Memory blocks of the interpreter's own allocator in use."""
     kinds: Mapping[str, tuple[int, int]]
     """By type: the number of objects that the garbage collector tracks, and their bytes."""
+    modules: frozenset[str]
+    """The imported ones: one that is imported late takes memory from then on."""
 
     @classmethod
     def of(cls, pid: int, path: Path, timeout_s: float = 20.0) -> Objects:
@@ -102,10 +104,11 @@ class Objects:
                 raise TimeoutError(f"process {pid} did not list its objects")
             time.sleep(0.1)
         raw = json.loads(path.read_text())
-        return cls(raw["blocks"], {name: (of[0], of[1]) for name, of in raw["kinds"].items()})
+        kinds = {name: (of[0], of[1]) for name, of in raw["kinds"].items()}
+        return cls(raw["blocks"], kinds, frozenset(raw["modules"]))
 
     def grown_since(self, before: Objects, most: int = 8) -> str:
-        """The types that took the most bytes more than before."""
+        """The types that took the most bytes more than before, and modules that are new."""
         more = {
             name: (
                 count - before.kinds.get(name, (0, 0))[0],
@@ -117,4 +120,8 @@ class Objects:
         listed = ", ".join(
             f"{name} {more[name][0]:+,} ({more[name][1] / 1e3:+,.0f} KB)" for name in names
         )
-        return f"{self.blocks - before.blocks:+,} blocks of {before.blocks:,}; {listed}"
+        new = sorted(self.modules - before.modules)
+        return (
+            f"{self.blocks - before.blocks:+,} blocks of {before.blocks:,}; {listed}; "
+            f"{len(new)} modules imported since: {', '.join(new)}"
+        )
