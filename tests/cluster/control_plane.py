@@ -46,13 +46,16 @@ class ControlPlane:
         return self.space.folder / "audit.log"
 
     @classmethod
-    def start(cls, space: Space) -> ControlPlane:
-        """All programs are up and respond; RuntimeError with the log's end of one that does not."""
+    def start(cls, space: Space, *, aggregated: bool = False) -> ControlPlane:
+        """All programs are up and respond; RuntimeError with the log's end of one that does not.
+
+        With `aggregated`, the API server passes on requests for APIs that others serve.
+        """
         authority = Authority(space.folder / "certificates")
         plane = cls(space, authority)
         plane._write_files()
         plane.start_etcd()
-        plane.start_api_server()
+        plane.start_api_server(*(plane._aggregation() if aggregated else ()))
         plane._start_others()
         plane.wait_until_ready()
         return plane
@@ -154,6 +157,19 @@ class ControlPlane:
                     text = self.space.said("kube-apiserver")
                     raise RuntimeError(f"no answer to {path}: {error}\n{text}") from error
                 time.sleep(0.1)
+
+    def _aggregation(self) -> tuple[str, ...]:
+        pair = self.authority.sign("front-proxy")
+        return (
+            f"--requestheader-client-ca-file={self.authority.certificate}",
+            "--requestheader-allowed-names=front-proxy",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-username-headers=X-Remote-User",
+            f"--proxy-client-cert-file={pair.certificate}",
+            f"--proxy-client-key-file={pair.key}",
+            "--enable-aggregator-routing=true",
+        )
 
     def _start_others(self) -> None:
         folder = self.authority.folder

@@ -15,7 +15,7 @@ from cockpit.backends.kuberay.api.credentials import Credentials
 from cockpit.backends.kuberay.api.kubeconfig import read
 from cockpit.backends.kuberay.backend import KubeRayBackend
 from cockpit.model.cluster import ClusterRef
-from tests.cluster.build import missing
+from tests.cluster.build import missing, missing_nightly
 from tests.cluster.raycluster import Group, ray_cluster
 from tests.cluster.testbed import Testbed
 
@@ -35,6 +35,12 @@ def need_kubernetes() -> None:
     """Skip the test that calls it where no test cluster can be started."""
     if why := why_not():
         pytest.skip(f"no Kubernetes here: {why}")
+
+
+def need_nightly(program: str) -> None:
+    """Skip the nightly test that calls it where the program is not built."""
+    if why := missing_nightly(program):
+        pytest.skip(why)
 
 
 @pytest.fixture(scope="session")

@@ -45,8 +45,10 @@ def start(plane: ControlPlane) -> None:
     )
 
 
-def add_nodes(plane: ControlPlane, count: int, *, gpus: int = 8, prefix: str = "sim") -> None:
-    """`sim-0` … `sim-N`, each with room for 110 pods; pods need TOLERATION to land there."""
+def add_nodes(
+    plane: ControlPlane, count: int, *, gpus: int = 8, prefix: str = "sim", tainted: bool = True
+) -> None:
+    """`sim-0` … `sim-N`, each with room for 110 pods, which need TOLERATION for tainted ones."""
 
     def add(number: int) -> None:
         name = f"{prefix}-{number}"
@@ -59,7 +61,7 @@ def add_nodes(plane: ControlPlane, count: int, *, gpus: int = 8, prefix: str = "
                 "labels": {LABEL: "true", "kubernetes.io/hostname": name},
                 "annotations": {"kwok.x-k8s.io/node": "fake"},
             },
-            "spec": {"taints": [TAINT]},
+            "spec": {"taints": [TAINT] if tainted else []},
             "status": {"allocatable": room, "capacity": room},
         }
         plane.ask("POST", "/api/v1/nodes", node)

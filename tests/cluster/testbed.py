@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from tests.cluster import kwok, node
+from tests.cluster import crds, kwok, node
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.crds import crds
 from tests.cluster.space import Space
 
 OPERATOR = os.environ.get("KUBERAY_OPERATOR", "")
@@ -33,17 +32,20 @@ class Testbed:
         real: bool = False,
         operator: bool = False,
         keep: bool = False,
+        aggregated: bool = False,
+        real_definitions: bool = False,
         images: Sequence[str] = (),
     ) -> Testbed:
         """The control plane with KubeRay's kinds; `simulated` adds KWOK, `real` a node that runs
-        pods, `operator` the one for RayClusters. With `keep` it outlives this process.
+        pods, `operator` the one for RayClusters. With `keep` it outlives this process, and with
+        `aggregated` others may serve APIs of it. `real_definitions` are those of KubeRay.
 
         `images` are names of images that the node has, with the programs of this machine.
         """
         space = Space.open(keep=keep)
         try:
-            plane = ControlPlane.start(space)
-            for definition in crds():
+            plane = ControlPlane.start(space, aggregated=aggregated)
+            for definition in crds.real() if real_definitions else crds.crds():
                 plane.ask(
                     "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition
                 )
@@ -83,6 +85,7 @@ def start_operator(plane: ControlPlane) -> None:
     if OPERATOR:
         argv = [OPERATOR, "--enable-leader-election=false", "--metrics-addr=127.0.0.1:18080"]
         argv += ["--health-probe-bind-address=127.0.0.1:18081"]
+        argv += ["--use-kubernetes-proxy"]  # it is no pod, and knows no name of a Service
         plane.space.start("operator", argv, {"KUBECONFIG": str(plane.kubeconfig)})
     else:
         argv = [

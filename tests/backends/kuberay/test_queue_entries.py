@@ -71,6 +71,15 @@ def test_position_from_the_visibility_api_has_priority() -> None:
     assert (entry.position, entry.waiting, entry.computed) == (7, 9, False)
 
 
+def test_number_that_waits_is_not_smaller_than_the_known_workloads() -> None:
+    """Kueue counts in the status of the queue later than it queues."""
+    queued = [workload(name, name, conditions=(PENDING,)) for name in ("a", "b")]
+    reported = {"a": (1, 1), "b": (2, 2)}
+    found = kueue_entries(queued, [cluster_queue(pending=1)], [local_queue()], reported)
+    assert [(entry.position, entry.waiting) for entry in found] == [(1, 2), (2, 2)]
+    assert not any(entry.computed for entry in found)
+
+
 @pytest.mark.parametrize(
     ("others", "borrowing", "room", "most"),
     [

@@ -220,16 +220,17 @@ def _with_position(
         return entry
     queue = (cluster_queues or {}).get(entry.cluster_queue)
     total = queue.pending if queue is not None else None
-    if reported and entry.workload in reported:
-        in_local, in_cluster = reported[entry.workload]
-        place = in_cluster if entry.cluster_queue else in_local
-        waiting = None if total is None else max(total, place)
-        return replace(entry, position=place, waiting=waiting, computed=False)
     beside = [
         each.workload
         for each in in_order
         if (each.cluster_queue or each.queue) == (entry.cluster_queue or entry.queue)
     ]
+    if reported and entry.workload in reported:
+        in_local, in_cluster = reported[entry.workload]
+        place = in_cluster if entry.cluster_queue else in_local
+        # Kueue updates the number in the queue's status later than it queues a workload.
+        waiting = None if total is None else max(total, place, len(beside))
+        return replace(entry, position=place, waiting=waiting, computed=False)
     waiting = max(len(beside), total or 0)
     return replace(entry, position=beside.index(entry.workload) + 1, waiting=waiting)
 
