@@ -134,7 +134,7 @@ def masked_command(argv: Sequence[str]) -> list[str]:
 
 
 def _password_option(word: str) -> str:
-    """Return the option that a password follows, if the word of a command is such a program."""
+    """The option of this program whose value is a password; empty for other arguments."""
     name = word.rpartition("/")[2]
     found = (opt for programs, opt in _PASSWORD_OPTIONS.items() if re.fullmatch(programs, name))
     return next(found, "")

@@ -8,10 +8,7 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
  && /opt/venv/bin/pip install --no-cache-dir --no-compile -q -c /build/constraints.txt /build \
  && /opt/venv/bin/python /build/sbom.py cockpit > /opt/venv/sbom.spdx.json \
  && /opt/venv/bin/pip uninstall -qy pip setuptools \
- # The asynchronous client is half of `kubernetes`, and nothing imports it.
- && rm -r /opt/venv/lib/python3.*/site-packages/kubernetes/aio \
- # Compiled files of `kubernetes` are 60 MB, and only a login plugin imports it.
- && python3 -m compileall -q -x '/(kubernetes|tests?)/' /opt/venv/lib
+ && python3 -m compileall -q -x '/tests?/' /opt/venv/lib
 
 FROM ${BASE}
 RUN groupadd --gid 1000 cockpit && useradd --uid 1000 --gid 1000 --create-home cockpit

@@ -159,21 +159,6 @@ def wheel(folder: Path, name: str, version: str) -> None:
     (folder / "index.html").write_text(f'<a href="{quote(file)}">{file}</a>')
 
 
-def test_image_of_cockpit_lacks_only_what_no_login_imports() -> None:
-    [removed] = re.findall(
-        r"rm -r \S+/site-packages/(\S+)", (FOLDER / "cockpit.Dockerfile").read_text()
-    )
-    source = (ROOT / "cockpit/backends/kuberay/api/auth_plugin.py").read_text()
-    imports = "\n".join(re.findall(r"^ *(from kubernetes\S* import .+)$", source, re.M))
-    assert "KubeConfigLoader" in imports
-    package = removed.replace("/", ".")
-    program = f"{imports}\nimport sys; print([m for m in sys.modules if m.startswith({package!r})])"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
-
-
 @pytest.mark.parametrize(
     ("arguments", "installed", "why"),
     [

@@ -101,7 +101,7 @@ def test_garbage_is_a_wire_error(line: str | bytes) -> None:
 
 
 def test_a_later_version_is_refused_with_both_numbers() -> None:
-    with pytest.raises(WireError, match=rf"version {VERSION + 1}.*knows {VERSION}"):
+    with pytest.raises(WireError, match=rf"version {VERSION + 1}.*up to {VERSION}"):
         decode(json.dumps({"v": VERSION + 1, "seq": 1, "t": 0, "kind": "run", "run": "r"}))
 
 

@@ -18,6 +18,8 @@ from urllib.request import getproxies
 import h11
 from msgspec import Struct
 
+from cockpit.format import in_seconds
+
 KEPT = 10
 """Connections without a request that are kept open."""
 KEPT_S = 5.0
@@ -174,7 +176,7 @@ async def _connect(
                     happy_eyeballs_delay=ADDRESS_S,
                 )
     except TimeoutError as error:
-        raise ConnectionError(f"no connection within {connect_s:g} s") from error
+        raise ConnectionError(f"no connection within {in_seconds(connect_s)}") from error
     connection = _Connection(to, *opened)
     if check_peer is not None:
         try:

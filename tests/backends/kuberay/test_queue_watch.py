@@ -6,6 +6,7 @@ The controllers of Kueue and Volcano do not run: the tests write what they would
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,13 @@ from tests.backends.kuberay.queue_objects import (
     workload,
 )
 from tests.cluster import queue_crds
+from tests.cluster.control_plane import ControlPlane
 from tests.cluster.testbed import Testbed
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RBAC = Path(__file__).parents[3] / "manifests" / "kubernetes" / "base" / "rbac.yaml"
 QUEUE = {"kueue.x-k8s.io/queue-name": "team-a"}
+GONE_S = 60.0
 SUMMARY = "queued 1st in team-a: 4 of 8 GPUs in use"
 
 
@@ -50,6 +53,14 @@ def installed(testbed: Testbed, crds: Sequence[dict[str, Any]]) -> Iterator[None
     yield
     for path in paths:
         plane.ask("DELETE", path)
+    deadline = time.monotonic() + GONE_S
+    while any(path in paths for path in _all_crds(plane)):  # another module may install them again
+        assert time.monotonic() < deadline, "definitions of queues are left"
+        time.sleep(0.1)
+
+
+def _all_crds(plane: ControlPlane) -> list[str]:
+    return [f"{CRDS}/{crd['metadata']['name']}" for crd in plane.ask("GET", CRDS)["items"]]
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,10 @@ BLOCKS = ("NoSchedule", "NoExecute")
 OVER = "status.phase!=Succeeded,status.phase!=Failed"
 
 
+RESOURCES = {"ConfigMap": "configmaps", "Secret": "secrets", "ServiceAccount": "serviceaccounts"}
+"""The kinds that a pod refers to in its namespace, as the API's paths name them."""
+
+
 async def survey(
     client: KubeClient, ref: ClusterRef, raw: Any, spec: RayJobSpec, *, may_try: bool
 ) -> NewCluster:
@@ -253,10 +257,9 @@ async def _missing(
     wanted = sorted({each for pod in groups.values() for each in _references(pod)})
 
     async def is_missing(kind: str, name: str) -> bool:
-        plural = {"ServiceAccount": "serviceaccounts", "PriorityClass": "priorityclasses"}
-        path = f"/api/v1/namespaces/{ref.namespace}/{plural.get(kind, f'{kind.lower()}s')}"
-        if kind == "PriorityClass":
-            path = f"/apis/scheduling.k8s.io/v1/{plural[kind]}"
+        path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+        if kind != "PriorityClass":
+            path = f"/api/v1/namespaces/{ref.namespace}/{RESOURCES[kind]}"
         try:
             await client.get(f"{path}/{checked(kind, name)}")
         except KubeError as error:
