@@ -120,9 +120,9 @@ class TelemetrySource:
                     await self._rest(wait_s)
                     continue
                 backoff.worked()
-                for (node_id, _), stream in streams.items():
-                    if stream.lost and node_id != head:  # the head of a pod that no longer exists
-                        stream.progress.finish()
+                for (node_id, _), old in streams.items():
+                    if old.lost and node_id != head:  # the head of a pod that no longer exists
+                        old.progress.finish()
                 found = []
                 for key, files in rows(names).items():
                     stream = streams.get((head, key))
