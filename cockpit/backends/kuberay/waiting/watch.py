@@ -89,6 +89,7 @@ class QueueWatch:
             found = await self._discovered()
             if found:
                 break
+            _end_if_cancelled()
             await asyncio.sleep(RECHECK_S)
         async with asyncio.TaskGroup() as tasks:
             for kind in KINDS:
@@ -109,6 +110,7 @@ class QueueWatch:
                 self._on_change(Queues(missing=(_right(error, "the API groups"),)))
                 return {}
             except CockpitError:
+                _end_if_cancelled()
                 await asyncio.sleep(RETRY_S)  # the watch of the cluster reports the reason
                 continue
             if not found:
@@ -118,7 +120,7 @@ class QueueWatch:
     async def _versions(self) -> dict[str, str]:
         """By API group that is served, the version to use. Also looks for Kueue's positions."""
         groups = (kueue.GROUP, volcano.GROUP)
-        answers = await asyncio.gather(*(version_of(self._client, group) for group in groups))
+        answers = [await version_of(self._client, group) for group in groups]
         found = {group: version for group, version in zip(groups, answers, strict=True) if version}
         if kueue.GROUP in found:
             self._visibility = bool(await version_of(self._client, kueue.VISIBILITY))
@@ -186,6 +188,13 @@ def entries(
         ),
         *volcano.entries((objects.get("podgroups") or {}).values(), by_name("queues")),
     )
+
+
+def _end_if_cancelled() -> None:
+    """A request that fails while it is cancelled hides the cancellation behind its own error."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 async def version_of(client: KubeClient, group: str) -> str:
