@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -40,21 +41,9 @@ LIGHT = ("ray", "torch", "kubernetes", "aiohttp", "pandas", "pydantic")
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built with the backend that pyproject.toml names, in an environment of its own."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "-q",
-        "--no-deps",
-        "-w",
-        str(folder),
-        str(ROOT),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return next(folder.glob("cockpit-*.whl"))
+    build = runpy.run_path(str(ROOT / "manifests/krew/build.py"))
+    found: Path = build["wheel"](tmp_path_factory.mktemp("wheel"))
+    return found
 
 
 def test_wheel_contains_themes_manifests_jobs_and_license(wheel: Path) -> None:

@@ -35,8 +35,6 @@ class Series:
         """How many are in its newest one so far."""
         self._shared = False
         """Whether other series use the array of times too."""
-        self._shared = False
-        """Whether other series use the array of times too."""
 
     def append(self, at_s: float, value: float) -> None:
         """Times do not decrease: for an older time, see `_set_back`."""

@@ -101,9 +101,7 @@ def test_a_go_that_is_too_old_is_named(
     no_programs: None,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    commands = _only_commands(tmp_path, monkeypatch)
-    (commands / "go").write_text("#!/bin/sh\necho go version go1.19.8 linux/amd64\n")
-    (commands / "go").chmod(0o755)
+    _with_go("1.19.8", tmp_path, monkeypatch)
     assert build.main() == 1
     wanted = "Go is older than 1.24 (go version go1.19.8 linux/amd64)."
     assert wanted in capsys.readouterr().err
@@ -115,15 +113,20 @@ def test_programs_of_nightly_tests_are_built_only_when_asked_for_and_need_a_newe
     no_programs: None,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    commands = _only_commands(tmp_path, monkeypatch)
-    (commands / "go").write_text("#!/bin/sh\necho go version go1.24.0 linux/amd64\n")
-    (commands / "go").chmod(0o755)
+    _with_go("1.24.0", tmp_path, monkeypatch)
     assert build.main(["--nightly"]) == 1
     assert "Go is older than 1.25 (go version go1.24.0 linux/amd64)." in capsys.readouterr().err
     assert {each.name for each in build.unbuilt()}.isdisjoint({"kueue", "prometheus"})
     assert build.missing_nightly("kueue") == (
         "kueue is not built; `python -m tests.cluster.build --nightly` builds it"
     )
+
+
+def _with_go(version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PATH with Debian's commands and this version of Go."""
+    go = _only_commands(tmp_path, monkeypatch) / "go"
+    go.write_text(f"#!/bin/sh\necho go version go{version} linux/amd64\n")
+    go.chmod(0o755)
 
 
 def _only_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

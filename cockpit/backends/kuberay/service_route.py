@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from cockpit.backends.kuberay.api.client import KubeClient, KubeError
-from cockpit.backends.kuberay.api.fields import checked, items, mapping, text
+from cockpit.backends.kuberay.api.fields import checked, is_ready, items, mapping, text
 from cockpit.backends.kuberay.api.port_forward import PortForward
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import UnreachableError, UsageError
@@ -74,7 +74,7 @@ class ServiceRoute:
             raise UsageError(f"{service.described} {lacking}.", todo="Name another one: --service")
         wanted = ",".join(f"{name}={value}" for name, value in selector.items())
         listed = await self._client.get(f"{base}/pods", {"labelSelector": wanted})
-        ready = [pod for pod in items(listed, "items") if _is_ready(pod)]
+        ready = [pod for pod in items(listed, "items") if is_ready(pod)]
         if not ready:
             raise UnreachableError(
                 f"{service.described} has no ready pod.",
@@ -83,11 +83,6 @@ class ServiceRoute:
             )
         pod = ready[0]
         return text(mapping(pod, "metadata"), "name"), _port_in(pod, ports[0])
-
-
-def _is_ready(pod: Any) -> bool:
-    conditions = items(mapping(pod, "status"), "conditions")
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
 def _port_in(pod: Any, port: Any) -> int:

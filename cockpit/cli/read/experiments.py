@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import time
 from collections.abc import Sequence
 from typing import Any
 
+from cockpit.cli.options import mlflow
 from cockpit.cli.output import tables
 from cockpit.cli.output.tables import as_json, print_json, print_rows, print_table
 from cockpit.insight.metrics.tracked_runs import (
@@ -63,15 +63,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace) -> None:
-    from cockpit.config import file
-    from cockpit.sources.mlflow.api import Mlflow
-    from cockpit.sources.mlflow.settings import parse
-    from cockpit.sources.mlflow.source import NOWHERE, RUN_TAGS
+    from cockpit.sources.mlflow.source import RUN_TAGS
 
-    settings = parse(file.read().tables.get("mlflow", {}), os.environ)
-    if not settings.url:
-        raise UsageError("There is no MLflow server.", f"{settings.why_not or NOWHERE}.")
-    client = Mlflow(settings)
+    client = mlflow.client()
     try:
         experiments = await client.experiments()
         for name in args.experiment:

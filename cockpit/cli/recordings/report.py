@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cockpit.cli.options import mlflow
 from cockpit.config import paths
 from cockpit.format import in_seconds
 from cockpit.model.error import CockpitError, ExitCode, UsageError
@@ -98,15 +99,9 @@ def written(document: Document, how: str) -> str:
 
 async def _log(run_id: str, name: str, text: str) -> str:
     """Add the report to the newest MLflow run of this run; its page."""
-    from cockpit.config import file
-    from cockpit.sources.mlflow.api import Mlflow
-    from cockpit.sources.mlflow.settings import parse
-    from cockpit.sources.mlflow.source import NOWHERE, RUN_TAGS
+    from cockpit.sources.mlflow.source import RUN_TAGS
 
-    settings = parse(file.read().tables.get("mlflow", {}), os.environ)
-    if not settings.url:
-        raise UsageError("There is no MLflow server.", f"{settings.why_not or NOWHERE}.")
-    client = Mlflow(settings)
+    client = mlflow.client()
     try:
         experiments = await client.experiments()
         for tag in RUN_TAGS if IN_QUERY.fullmatch(run_id) else ():
@@ -116,7 +111,7 @@ async def _log(run_id: str, name: str, text: str) -> str:
     finally:
         await client.aclose()
     raise CockpitError(
-        f"MLflow at {settings.url} has no run of run {one_line(run_id)}.",
+        f"MLflow at {client.url} has no run of run {one_line(run_id)}.",
         f"No run there has its id in a tag: {', '.join(RUN_TAGS)}.",
         "cockpit report without --mlflow writes it to a file.",
     )

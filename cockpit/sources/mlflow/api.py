@@ -56,6 +56,7 @@ class Mlflow:
 
     def __init__(self, settings: MlflowSettings, http: MlflowHttp | None = None) -> None:
         self._settings = settings
+        self.url = settings.url
         self._http = http or MlflowHttp(settings)
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""The watch of queues ends when it is cancelled, whatever its requests make of that."""
+"""The watch of queues ends when it is cancelled, even if a request reports its own error instead."""
 
 from __future__ import annotations
 

@@ -158,6 +158,10 @@ class KubeClient:
             if not go_on:
                 return
 
+    async def objects(self, path: str, params: Mapping[str, str] | None = None) -> list[Any]:
+        """All pages of the list together."""
+        return [each async for page in self.pages(path, params) for each in page.items]
+
     @asynccontextmanager
     async def stream(
         self, path: str, params: Mapping[str, str], *, idle_s: float | None

@@ -92,6 +92,14 @@ def seconds(stamp: Any) -> float:
         return 0.0
 
 
+def is_ready(raw: Any) -> bool:
+    """Whether the condition Ready of a pod or a node is true."""
+    return any(
+        text(each, "type") == "Ready" and text(each, "status") == "True"
+        for each in items(mapping(raw, "status"), "conditions")
+    )
+
+
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
 

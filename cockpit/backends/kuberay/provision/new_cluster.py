@@ -10,25 +10,21 @@ from msgspec.structs import replace
 
 from cockpit.backends.kuberay.api.client import KubeClient, KubeError
 from cockpit.backends.kuberay.api.fields import checked, items, mapping, quantity, text
+from cockpit.backends.kuberay.provision import node_room
 from cockpit.backends.kuberay.provision.kinds import BY_NAME
 from cockpit.backends.kuberay.resources import rayjob
-from cockpit.backends.kuberay.resources.raycluster import GPUS, ray_cluster
+from cockpit.backends.kuberay.resources.raycluster import ray_cluster
 from cockpit.backends.kuberay.waiting import kueue, volcano, watch
 from cockpit.backends.kuberay.waiting.labels import queue_labels
 from cockpit.backends.protocol import RayJobSpec
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError, NotAllowedError
-from cockpit.model.new_cluster import NewCluster, NodeRoom, PodsOf, QuotaLeft
+from cockpit.model.new_cluster import NewCluster, PodsOf, QuotaLeft
 from cockpit.model.text import one_line
 from cockpit.model.waiting import ClaimState, QueueEntry, QueueState
 
 T = TypeVar("T")
 HEAD = ""
-BLOCKS = ("NoSchedule", "NoExecute")
-"""Effects of a taint that keep a pod without its toleration off the node."""
-OVER = "status.phase!=Succeeded,status.phase!=Failed"
-
-
 RESOURCES = {"ConfigMap": "configmaps", "Secret": "secrets", "ServiceAccount": "serviceaccounts"}
 """The kinds that a pod refers to in its namespace, as the API's paths name them."""
 
@@ -55,8 +51,8 @@ async def survey(
             return otherwise
 
     nodes, used, (accepted, refused) = await asyncio.gather(
-        known("nodes", _list(client, "/api/v1/nodes"), None),
-        known("pods of all namespaces", _used(client), None),
+        known("nodes", client.objects("/api/v1/nodes"), None),
+        known("pods of all namespaces", node_room.used(client), None),
         known("RayJob", _tried(client, ref, body, may_try=may_try), (False, "")),
     )
     quotas, claims, missing, queue = await asyncio.gather(
@@ -67,7 +63,7 @@ async def survey(
     )
     return NewCluster(
         pods=pods,
-        nodes=None if nodes is None else tuple(_rooms(nodes, used or {}, groups)),
+        nodes=None if nodes is None else tuple(node_room.rooms(nodes, used or {}, groups)),
         is_free=used is not None,
         quotas=quotas,
         claims=claims,
@@ -95,14 +91,14 @@ def _pods(
     offered = {group.name: group for group in parsed.groups}
     made = []
     for name, pod in groups.items():
-        asked, group = _requests(pod), offered.get(name)
+        asked, group = node_room.requests(pod), offered.get(name)
         made.append(
             PodsOf(
                 name,
                 1 if group is None else group.wanted * group.hosts,
                 asked.get("cpu", 0.0),
                 asked.get("memory", 0.0),
-                _gpus(asked),
+                node_room.gpus(asked),
                 0.0 if group is None else group.resources.cpus,
                 0.0 if group is None else group.resources.gpus,
                 text(next(iter(items(pod, "containers")), {}), "image", 300),
@@ -110,10 +106,6 @@ def _pods(
             )
         )
     return tuple(made)
-
-
-def _gpus(amounts: Mapping[str, float]) -> float:
-    return sum(amounts.get(name, 0.0) for name in GPUS)
 
 
 def _needed(pods: Iterable[PodsOf], groups: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
@@ -125,92 +117,12 @@ def _needed(pods: Iterable[PodsOf], groups: Mapping[str, Mapping[str, Any]]) -> 
 
     for of in pods:
         add("pods", of.count)
-        for name, amount in _requests(groups[of.group]).items():
+        for name, amount in node_room.requests(groups[of.group]).items():
             add(f"requests.{name}", of.count * amount)
         for container in items(groups[of.group], "containers"):
             for name, limit in mapping(mapping(container, "resources"), "limits").items():
                 add(f"limits.{name}", of.count * quantity(limit))
     return total
-
-
-def _requests(pod: Mapping[str, Any]) -> dict[str, float]:
-    """What a pod requests: its containers together, or an init container that needs more."""
-    total: dict[str, float] = {}
-    for container in items(pod, "containers"):
-        for name, amount in _of_container(container).items():
-            total[name] = total.get(name, 0.0) + amount
-    for container in items(pod, "initContainers"):
-        for name, amount in _of_container(container).items():
-            total[name] = max(total.get(name, 0.0), amount)
-    return total
-
-
-def _of_container(container: Mapping[str, Any]) -> dict[str, float]:
-    resources = mapping(container, "resources")
-    wanted = {**mapping(resources, "limits"), **mapping(resources, "requests")}
-    return {str(name): quantity(amount) for name, amount in wanted.items()}
-
-
-async def _list(client: KubeClient, path: str, **query: str) -> list[Any]:
-    return [each async for page in client.pages(path, query) for each in page.items]
-
-
-async def _used(client: KubeClient) -> dict[str, dict[str, float]]:
-    """By node, what its pods request; `pods` is their number."""
-    used: dict[str, dict[str, float]] = {}
-    for raw in await _list(client, "/api/v1/pods", fieldSelector=OVER):
-        pod = mapping(raw, "spec")
-        of_node = used.setdefault(text(pod, "nodeName"), {})
-        for name, amount in (*_requests(pod).items(), ("pods", 1.0)):
-            of_node[name] = of_node.get(name, 0.0) + amount
-    return used
-
-
-def _rooms(
-    nodes: Iterable[Any],
-    used: Mapping[str, Mapping[str, float]],
-    groups: Mapping[str, Mapping[str, Any]],
-) -> Iterable[NodeRoom]:
-    for raw in nodes:
-        spec, status = mapping(raw, "spec"), mapping(raw, "status")
-        ready = any(
-            text(each, "type") == "Ready" and text(each, "status") == "True"
-            for each in items(status, "conditions")
-        )
-        if not ready or spec.get("unschedulable"):
-            continue
-        name = text(mapping(raw, "metadata"), "name")
-        there, taken = mapping(status, "allocatable"), used.get(name, {})
-        left = {
-            each: max(0.0, quantity(there.get(each)) - taken.get(each, 0.0))
-            for each in ("pods", "cpu", "memory", *GPUS)
-        }
-        takes = tuple(group for group, pod in groups.items() if _may_be_on(pod, raw))
-        yield NodeRoom(
-            one_line(name), left["pods"], left["cpu"], left["memory"], _gpus(left), takes
-        )
-
-
-def _may_be_on(pod: Mapping[str, Any], node: Any) -> bool:
-    """By node selector and tolerations; affinities are left to the scheduler."""
-    labels = mapping(mapping(node, "metadata"), "labels")
-    if any(labels.get(name) != value for name, value in mapping(pod, "nodeSelector").items()):
-        return False
-    taints = [
-        each for each in items(mapping(node, "spec"), "taints") if text(each, "effect") in BLOCKS
-    ]
-    tolerations = items(pod, "tolerations")
-    return all(any(_tolerates(each, taint) for each in tolerations) for taint in taints)
-
-
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"""
-    if text(toleration, "effect") not in ("", text(taint, "effect")):
-        return False
-    key = text(toleration, "key")
-    if text(toleration, "operator") == "Exists":
-        return key in ("", text(taint, "key"))
-    return (key, text(toleration, "value")) == (text(taint, "key"), text(taint, "value"))
 
 
 async def _quotas(
@@ -330,14 +242,14 @@ async def _queue(
         if not resource.startswith("limits.")
     }
     if manager == "volcano":
-        queues = await _list(client, f"/apis/{group}/{version}/queues")
+        queues = await client.objects(f"/apis/{group}/{version}/queues")
         by_name = {each.name: each for each in map(volcano.queue, queues)}
         (found,) = volcano.entries([volcano.PodGroup(entry, asked)], by_name)
         return found
     path = f"/apis/{group}/{version}"
     local, clusters = await asyncio.gather(
-        _list(client, f"{path}/namespaces/{ref.namespace}/localqueues"),
-        _list(client, f"{path}/clusterqueues"),
+        client.objects(f"{path}/namespaces/{ref.namespace}/localqueues"),
+        client.objects(f"{path}/clusterqueues"),
     )
     cluster_queues = {each.name: each for each in map(kueue.cluster_queue, clusters)}
     (found,) = kueue.entries(

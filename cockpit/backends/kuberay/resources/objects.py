@@ -12,6 +12,7 @@ from typing import Any
 
 from cockpit.backends.kuberay.api.fields import (
     boolean,
+    is_ready,
     items,
     mapping,
     quantity,
@@ -53,7 +54,7 @@ def pod(raw: Any) -> Pod:
     meta, spec, status = mapping(raw, "metadata"), mapping(raw, "spec"), mapping(raw, "status")
     labels = mapping(meta, "labels")
     statuses = items(status, "containerStatuses")
-    ready = _is_ready(status) and "deletionTimestamp" not in meta
+    ready = is_ready(raw) and "deletionTimestamp" not in meta
     ended = [
         seconds(mapping(mapping(each, "state"), "terminated").get("finishedAt"))
         for each in statuses
@@ -94,13 +95,6 @@ def _phase(meta: Mapping[str, Any], status: Mapping[str, Any]) -> PodPhase:
         return PodPhase(phase)
     except ValueError:
         return PodPhase.PENDING if not phase else PodPhase.UNKNOWN
-
-
-def _is_ready(status: Mapping[str, Any]) -> bool:
-    return any(
-        text(each, "type") == "Ready" and text(each, "status") == "True"
-        for each in items(status, "conditions")
-    )
 
 
 def worker_groups(cluster: RayCluster, pods: Iterable[Pod]) -> tuple[WorkerGroup, ...]:

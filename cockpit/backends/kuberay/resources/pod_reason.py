@@ -11,7 +11,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from cockpit.backends.kuberay.api.fields import items, mapping, quantity, text, whole
+from cockpit.backends.kuberay.api.fields import is_ready, items, mapping, quantity, text, whole
 from cockpit.format import in_seconds, plural
 from cockpit.model.text import one_line
 
@@ -44,7 +44,7 @@ def _reason(raw: Mapping[str, Any]) -> str:
         return _ended(raw)
     if "deletionTimestamp" in mapping(raw, "metadata"):
         return _terminating(raw)
-    if text(_condition(raw, "Ready"), "status") == "True":
+    if is_ready(raw):
         return ""
     scheduled = _condition(raw, "PodScheduled")
     if text(scheduled, "status") == "False":
