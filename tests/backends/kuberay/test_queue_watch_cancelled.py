@@ -1,4 +1,4 @@
-"""The watch of queues ends when it is cancelled, even if a request reports its own error instead."""
+"""The watch of queues ends when it is cancelled, even if a request reports another error."""
 
 from __future__ import annotations
 
