@@ -97,7 +97,7 @@ class AllLogs:
                 self._dashboard,
                 [self._places[at] for at in rest],
                 lambda index, batch: self.merge.take(rest[index], batch),
-                lines=self._lines,
+                lines=self._tail_lines,
             ),
             self._read_pods(),
         )
@@ -177,6 +177,9 @@ class AllLogs:
                     await asyncio.wait_for(self._arrival.wait(), waited_s)
                     waited_s = QUIET_S
 
+    def _tail_lines(self, log: Log) -> int:
+        return self.merge.tail_lines(log, self._lines)
+
     def _order(self, at: int) -> int:
         return ORDER.index(self.merge.logs[at].kind)
 
@@ -200,7 +203,7 @@ class AllLogs:
             locate = job_log(self._dashboard, self._found.job_id)
         else:
             locate = node_log(place.file.node_id, place.file.name)
-        follower = Follower(self._dashboard, locate, tail_lines=self._lines)
+        follower = Follower(self._dashboard, locate, tail_lines=self._tail_lines(place.log))
         try:
             async with aclosing(follower.batches()) as batches:
                 async for batch in batches:

@@ -19,6 +19,8 @@ STATE_DUMP = "[state-dump]"
 """In each line of the statistics that a raylet logs every minute: 150 lines, which would hide all
 others of a run that hangs. They are kept only for a pattern.
 """
+STATE_DUMP_LINES = 200
+"""To read of a raylet's log in addition, so that a dump at its end does not leave it empty."""
 CACHED = 4_096
 """Texts of seconds and of writers that are kept: most rows share them with their neighbours."""
 
@@ -43,9 +45,13 @@ class Merge:
         self._blocks.append(Block(log))
         return len(self.logs) - 1
 
+    def tail_lines(self, log: Log, lines: int) -> int:
+        """How many of the last lines of `log` to read, so that about `lines` are shown."""
+        return lines + STATE_DUMP_LINES if self._drops_state_dump(log) else lines
+
     def take(self, index: int, lines: Sequence[str]) -> None:
         self.read_lines[index] += len(lines)
-        if self.logs[index].kind is Kind.RAYLET and self._kept.pattern is None:
+        if self._drops_state_dump(self.logs[index]):
             lines = [line for line in lines if STATE_DUMP not in line]
         for line in self._parsers[index].parse(lines):
             self._first.see(index, self.logs[index], line)
@@ -59,6 +65,9 @@ class Merge:
         for row in folded(merged(blocks), self.logs, first):
             self._marked = self._marked or row.first_error
             yield row
+
+    def _drops_state_dump(self, log: Log) -> bool:
+        return log.kind is Kind.RAYLET and self._kept.pattern is None
 
     def unshown_error(self) -> Row | None:
         """The first error of the lines that were read, if the filter left it out."""

@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from cockpit.backends import run_log
-from cockpit.backends.run_log import RunLogSource
+from cockpit.backends.run_log import AllLogs, RunLogSource
+from cockpit.logs.block import LineFilter
 from cockpit.model.event import Event, LogLines, SourceHealth
+from cockpit.sources.ray.dashboard import Dashboard
 from tests.simulated_backend import ScriptedBackend
 from tests.sources.fake_dashboard import HEAD, FakeDashboard, Fault, node
 from tests.sources.test_run_logs import DEAD, RUNS, WORKER, run
@@ -83,6 +85,19 @@ async def test_empty_log_does_not_delay_the_first_rows(
     async with asyncio.timeout(30.0):
         await lines_until(events, "driver  hello")
     await events.aclose()
+
+
+@pytest.mark.parametrize("follow", [False, True])
+async def test_statistics_at_the_end_of_a_raylets_log_do_not_hide_its_lines(
+    ranks: FakeDashboard, dashboard: Dashboard, follow: bool
+) -> None:
+    """A raylet writes about 150 lines of them each minute."""
+    ranks.write("raylet.out", "lease lost\n" + "[state-dump] 9 total\n" * 150)
+    logs = AllLogs(ScriptedBackend(), dashboard, LineFilter(), lambda _: None)
+    await logs.find("r1", [])
+    await logs.read(20, follow=follow)
+    assert "lease lost" in [row.text for row in logs.merge.rows()]
+    await logs.close()
 
 
 async def test_logs_of_the_job_are_read_if_ray_does_not_list_the_run(fake: FakeDashboard) -> None:

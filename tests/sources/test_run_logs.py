@@ -63,7 +63,7 @@ async def read(
         dashboard,
         places,
         lambda index, batch: found.setdefault(places[index].log.name, []).extend(batch),
-        lines=lines,
+        lines=lambda log: lines,
     )
     return found, unread
 

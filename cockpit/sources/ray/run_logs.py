@@ -199,7 +199,7 @@ async def read_tails(
     places: Sequence[Place],
     take: Callable[[int, Sequence[str]], None],
     *,
-    lines: int,
+    lines: Callable[[Log], int],
 ) -> list[Unread]:
     """Read the last lines of each log, and pass them with the number of its place as they arrive.
 
@@ -213,7 +213,7 @@ async def read_tails(
             async with dashboard.stream_log(
                 place.file.node_id,
                 place.file.name,
-                lines=lines,
+                lines=lines(place.log),
                 follow=False,
                 limit_bytes=LINE_LIMIT_BYTES + 1,
                 torn=True,
