@@ -240,7 +240,8 @@ def alert_rules(limits: Thresholds) -> Iterator[AlertRule]:
         "gpu-xid",
         Severity.CRITICAL,
         fatal,
-        "The driver reports Xid {{ $value }} on GPU {{ $labels.gpu }} of {{ $labels.Hostname }}",
+        "The driver reports Xid {{ $value }} on GPU {{ $labels.gpu }} of "
+        "{{ $labels.Hostname }}{{ $labels.hostname }}",
         "Cordon the node and move the run",
         limits,
     )

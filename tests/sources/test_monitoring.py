@@ -36,6 +36,8 @@ RAYS_OWN = {
     "ray_node_gpu_power_milliwatts",
 }
 
+NODES = {"node-1", "node-2"}
+
 
 class Dashboard:
     def __init__(self) -> None:
@@ -76,8 +78,11 @@ def names_of_telemetry() -> dict[str, tuple[str, ...]]:
     return found
 
 
-def scraped(large: bool) -> list[Sample]:
-    """Every metric that the dashboard may ask for, of a run of two ranks, or of a large one."""
+def scraped(large: bool, hostname: str) -> list[Sample]:
+    """Every metric that the dashboard may ask for, of a run of two ranks, or of a large one.
+
+    `hostname` is the label of dcgm-exporter for the node, which differs by its release.
+    """
     ranks = ("min", "mean", "max") if large else ("0", "1")
     samples = []
     for name, tags in names_of_telemetry().items():
@@ -85,9 +90,9 @@ def scraped(large: bool) -> list[Sample]:
         for more in [{"rank": rank} for rank in ranks] if "rank" in tags else [{}]:
             samples.append(Sample(name, {**labels, **more}, 1.0))
     samples += [Sample(name, {"ip": "10.0.0.1", "GpuIndex": "0"}, 1.0) for name in RAYS_OWN]
-    of_gpu = {"Hostname": "node-1", "gpu": "0"}
     for name in (dcgm.SM_ACTIVE, dcgm.TENSOR_ACTIVE, dcgm.XID):
-        samples.append(Sample(name, of_gpu, 79.0))
+        for node in NODES:
+            samples.append(Sample(name, {hostname: node, "gpu": "0"}, 79.0))
     return samples
 
 
@@ -97,15 +102,20 @@ async def test_every_question_of_the_dashboard_is_promql(server: PrometheusServe
         assert await client.instant(question.replace("$run", ".*")) == (), question
 
 
-@pytest.mark.parametrize("large", [False, True])
-async def test_every_question_of_the_dashboard_has_an_answer(tmp_path: Path, large: bool) -> None:
-    with Exporter(scraped(large)).serve() as exporter:
+@pytest.mark.parametrize(("large", "hostname"), [(False, "Hostname"), (True, "hostname")])
+async def test_every_question_of_the_dashboard_has_an_answer(
+    tmp_path: Path, large: bool, hostname: str
+) -> None:
+    with Exporter(scraped(large, hostname)).serve() as exporter:
         targets = [f"127.0.0.1:{exporter.port}"]
         with PrometheusServer(tmp_path, targets).running() as running:
             running.await_series(dcgm.XID)
             client = Prometheus(PrometheusSettings(running.url))
             for question in Dashboard().questions:
-                assert await client.instant(question.replace("$run", "ab12")), question
+                found = await client.instant(question.replace("$run", "ab12"))
+                assert found, question
+                if "DCGM" in question:
+                    assert {curve.labels.get(hostname) for curve in found} == NODES, question
             [runs] = [each["definition"] for each in Dashboard().variables if "definition" in each]
             metric = runs.removeprefix("label_values(").partition(",")[0]
             assert await client.instant(f"group by (run) ({metric})")

@@ -66,7 +66,8 @@ def past() -> list[Sample]:
 
 
 def dcgm(name: str, value: float, gpu: str = "0", **more: str) -> Sample:
-    labels = {"Hostname": "node-a", "gpu": gpu, "UUID": f"GPU-{gpu}", **more}
+    named = {} if "hostname" in more else {"Hostname": "node-a"}
+    labels = {**named, "gpu": gpu, "UUID": f"GPU-{gpu}", **more}
     return Sample(f"DCGM_FI_{name}", labels, value)
 
 
@@ -80,6 +81,7 @@ def exporter() -> Iterator[Exporter]:
             dcgm("DEV_XID_ERRORS", 0.0, pod="exporter", exported_pod="trainer-0"),
             dcgm("DEV_XID_ERRORS", 79.0, gpu="1"),
             dcgm("PROF_SM_ACTIVE", 0.25, gpu="10", GPU_I_ID="7"),
+            dcgm("PROF_SM_ACTIVE", 0.5, hostname="node-b"),
             dcgm("DEV_GPU_TEMP", 60.0),
         ]
     ).serve() as served:
@@ -240,7 +242,7 @@ async def test_gpus_of_a_run_whose_ranks_saw_none_come_from_the_nodes(
 
 async def test_dcgm_explains_how_busy_each_gpu_is(server: PrometheusServer) -> None:
     def listed(seen: list[Event]) -> bool:
-        return isinstance(seen[-1], GpuActivityListed) and len(seen[-1].gpus) == 3
+        return isinstance(seen[-1], GpuActivityListed) and len(seen[-1].gpus) == 4
 
     polls = Polls()
     watching = PrometheusSource(
@@ -252,6 +254,7 @@ async def test_dcgm_explains_how_busy_each_gpu_is(server: PrometheusServer) -> N
         GpuActivity("node-a", "0", 75.0, 50.0, None, "trainer-0"),
         GpuActivity("node-a", "1", None, None, 79),
         GpuActivity("node-a", "10/7", 25.0),
+        GpuActivity("node-b", "0", 50.0),
     )
 
 

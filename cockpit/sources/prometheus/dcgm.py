@@ -14,8 +14,9 @@ TENSOR_ACTIVE = "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"
 XID = "DCGM_FI_DEV_XID_ERRORS"
 
 # `pod` is the exporter's own where Prometheus does not honour labels; the GPU's user is then in
-# `exported_pod` (dcgm-exporter's documentation). A slice of a GPU (MIG) has a GPU_I_ID.
-_BY = "__name__, Hostname, instance, gpu, GPU_I_ID, pod, exported_pod"
+# `exported_pod` (dcgm-exporter's documentation). A slice of a GPU (MIG) has a GPU_I_ID. Releases
+# after 4.5.3-4.8.2 have the node in `hostname` instead of `Hostname` (dcgm-exporter #655).
+_BY = "__name__, Hostname, hostname, instance, gpu, GPU_I_ID, pod, exported_pod"
 
 
 def query(selector: str) -> str:
@@ -32,7 +33,8 @@ def activity(curves: Iterable[Curve]) -> tuple[GpuActivity, ...]:
         labels, value = curve.labels, curve.values[0]
         if not math.isfinite(value):
             continue
-        node = labels.get("Hostname") or labels.get("instance", "").rpartition(":")[0]
+        named = labels.get("Hostname") or labels.get("hostname")
+        node = named or labels.get("instance", "").rpartition(":")[0]
         gpu, part = labels.get("gpu", ""), labels.get("GPU_I_ID", "")
         key = node, f"{gpu}/{part}" if part else gpu
         found.setdefault(key, {})[labels.get("__name__", "")] = value
