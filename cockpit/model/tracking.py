@@ -52,6 +52,17 @@ class GpuActivity(Struct, frozen=True):
     xid: int | None = None
     """DCGM_FI_DEV_XID_ERRORS: the last one."""
     pod: str = ""
+    dram_active_percent: float | None = None
+    """DCGM_FI_PROF_DRAM_ACTIVE: cycles in which the memory interface sends or receives."""
+    nvlink_bytes_per_s: float | None = None
+    """DCGM_FI_PROF_NVLINK_TX_BYTES and RX: both directions, without protocol headers."""
+    pcie_bytes_per_s: float | None = None
+    """DCGM_FI_PROF_PCIE_TX_BYTES and RX: both directions, with protocol headers."""
+    namespace: str = ""
+    """Of the pod."""
+    address: str = ""
+    """The host that Prometheus scrapes, which is the node's address for a host network."""
+    uuid: str = ""
 
 
 class RunRef(Struct, frozen=True):

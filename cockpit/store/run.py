@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 from msgspec import Struct, field
@@ -18,10 +18,11 @@ from cockpit.model.run import (
     RunState,
     Spread,
 )
+from cockpit.model.tracking import GpuActivity
 from cockpit.store.hang import HangView
 from cockpit.store.job_end import JobListing
 from cockpit.store.series import Curves, Series
-from training.telemetry.metric_table import CURVES
+from training.telemetry.metric_table import ACTIVITY, CURVES
 
 RANK_POINTS = 900
 """Points per curve of a rank: the newest 7 minutes at 1 Hz in full, older ones downsampled."""
@@ -74,8 +75,10 @@ class RankView(Struct):
     """The first loss of the run that this rank reported."""
     steps: int = 0
     """Steps done by this rank over all attempts, redone ones included."""
+    activity: GpuActivity | None = None
+    """DCGM's newest numbers of its GPUs."""
     curves: Curves = field(default_factory=lambda: Curves(RANK_POINTS))
-    """By field of `RankSample`, those of CURVES."""
+    """By field of `RankSample`, those of CURVES, and by field of `GpuActivity`, ACTIVITY."""
     reported: dict[str, float] = field(default_factory=dict)
     """The values of its newest report."""
 
@@ -257,6 +260,18 @@ class RunView(Struct):
             attempt.first_step_s = sample.at_s
         attempt.reach(sample.step, sample.at_s)
         return True
+
+    def take_activity(self, at_s: float, of: Mapping[int, GpuActivity]) -> None:
+        """Take DCGM's numbers by rank: a rank without any has no current ones."""
+        for number, rank in self.ranks.items():
+            rank.activity = of.get(number)
+        for name, metric in ACTIVITY.items():
+            values = {rank: v for rank, gpu in of.items() if (v := getattr(gpu, name)) is not None}
+            for rank, value in values.items():
+                self.ranks[rank].curves.append(name, at_s, value)
+            if values:
+                total = _sum(list(values.values()))
+                self.curves.append(name, at_s, total if metric.total else total / len(values))
 
     def take_report(self, event: MetricsReported) -> None:
         self.reported_s = at_s = event.at_s

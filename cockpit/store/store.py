@@ -59,6 +59,7 @@ from cockpit.model.run import Job, RunState, Trial
 from cockpit.model.text import one_line
 from cockpit.model.tracking import GpuActivity, TrackedRun
 from cockpit.store.drill import DrillView
+from cockpit.store.gpus import of_placement
 from cockpit.store.history import Past
 from cockpit.store.job_end import ENDED_WITH_JOB
 from cockpit.store.run import RunView
@@ -246,7 +247,7 @@ class Store(Struct):
                 points = zip(event.times, event.values, strict=True)
                 self._run(event.run_id).curves.open(event.metric).prepend(points)
             case GpuActivityListed():
-                self.gpu_activity = event.gpus
+                self._gpu_activity(event)
             case TrackedRunsListed():
                 self.tracked = {run.id: run for run in event.runs}
             case AlertRaised():
@@ -337,6 +338,21 @@ class Store(Struct):
         ready = sum(pod.ready for pod in event.pods if pod.node_type == "worker")
         if not self.ready_counts or self.ready_counts[-1][1] != ready:
             self.ready_counts.append((event.at_s, ready))
+
+    def _gpu_activity(self, event: GpuActivityListed) -> None:
+        self.gpu_activity = event.gpus
+        pods, nodes = list(self.pods.values()), list(self.nodes.values())
+        namespace = self.ref.namespace if self.ref else ""
+        for run in self.runs.values():
+            if run.state.is_over or run.is_thinned:
+                continue
+            of = {
+                number: gpu
+                for number, rank in run.ranks.items()
+                if rank.placement is not None and rank.placement.gpu_ids and event.gpus
+                and (gpu := of_placement(rank.placement, event.gpus, pods, nodes, namespace))
+            }  # fmt: skip
+            run.take_activity(event.at_s, of)
 
     def _run_seen(self, event: RunSeen) -> None:
         run = self._run(event.run_id)

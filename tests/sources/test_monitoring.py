@@ -195,7 +195,7 @@ def test_service_monitors_take_the_services_of_the_exporter_and_of_the_operator(
 def test_exporter_has_the_fields_that_cockpit_and_the_dashboard_read() -> None:
     lines = (FOLDER / "dcgm" / "counters.csv").read_text().splitlines()
     fields = {line.partition(",")[0] for line in lines if not line.startswith("#")}
-    assert {dcgm.SM_ACTIVE, dcgm.TENSOR_ACTIVE, dcgm.XID} <= fields
+    assert {*dcgm.NAMES} <= fields
 
 
 def test_grafana_finds_the_dashboard_and_the_data_source_that_are_provisioned() -> None:

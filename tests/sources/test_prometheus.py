@@ -12,14 +12,17 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.error import NotAllowedError
 from cockpit.model.event import Event, GpuActivityListed, HistoryLoaded, SourceHealth
+from cockpit.model.run import Placement
 from cockpit.model.tracking import GpuActivity, RunRef
 from cockpit.sources.polling.backoff import Backoff
 from cockpit.sources.prometheus import history as history
 from cockpit.sources.prometheus.api import Prometheus
 from cockpit.sources.prometheus.settings import PrometheusSettings
 from cockpit.sources.prometheus.source import PrometheusSource
+from cockpit.store.gpus import of_placement
 from cockpit.store.store import Store
 from tests.events import watched_runs
 from tests.sources.prometheus_server import Exporter, PrometheusServer, Sample
@@ -71,14 +74,26 @@ def dcgm(name: str, value: float, gpu: str = "0", **more: str) -> Sample:
     return Sample(f"DCGM_FI_{name}", labels, value)
 
 
+USER = {"exported_pod": "trainer-0", "exported_namespace": "team"}
+
+
 @pytest.fixture(scope="module")
 def exporter() -> Iterator[Exporter]:
     with Exporter(
         [
             Sample("ray_node_cpu_count", {"ip": "10.0.0.3"}, 8.0),
-            dcgm("PROF_SM_ACTIVE", 0.75, pod="exporter", exported_pod="trainer-0"),
-            dcgm("PROF_PIPE_TENSOR_ACTIVE", 0.5, pod="exporter", exported_pod="trainer-0"),
-            dcgm("DEV_XID_ERRORS", 0.0, pod="exporter", exported_pod="trainer-0"),
+            dcgm("PROF_SM_ACTIVE", 0.75, pod="exporter", **USER),
+            dcgm("PROF_PIPE_TENSOR_ACTIVE", 0.5, pod="exporter", **USER),
+            *(
+                dcgm(f"PROF_{name}", value, pod="exporter", namespace="gpu-operator", **USER)
+                for name, value in (
+                    ("DRAM_ACTIVE", 0.125),
+                    ("NVLINK_TX_BYTES", 3e9),
+                    ("NVLINK_RX_BYTES", 1e9),
+                    ("PCIE_TX_BYTES", 2e8),
+                )
+            ),
+            dcgm("DEV_XID_ERRORS", 0.0, pod="exporter", **USER),
             dcgm("DEV_XID_ERRORS", 79.0, gpu="1"),
             dcgm("PROF_SM_ACTIVE", 0.25, gpu="10", GPU_I_ID="7"),
             dcgm("PROF_SM_ACTIVE", 0.5, hostname="node-b"),
@@ -251,11 +266,27 @@ async def test_dcgm_explains_how_busy_each_gpu_is(server: PrometheusServer) -> N
     [*_, last] = await watched(watching, listed)
     assert isinstance(last, GpuActivityListed)
     assert last.gpus == (
-        GpuActivity("node-a", "0", 75.0, 50.0, None, "trainer-0"),
-        GpuActivity("node-a", "1", None, None, 79),
-        GpuActivity("node-a", "10/7", 25.0),
-        GpuActivity("node-b", "0", 50.0),
+        GpuActivity(
+            "node-a",
+            "0",
+            75.0,
+            50.0,
+            None,
+            "trainer-0",
+            12.5,
+            4e9,
+            2e8,
+            "team",
+            address="127.0.0.1",
+            uuid="GPU-0",
+        ),
+        GpuActivity("node-a", "1", None, None, 79, address="127.0.0.1", uuid="GPU-1"),
+        GpuActivity("node-a", "10/7", 25.0, address="127.0.0.1", uuid="GPU-10"),
+        GpuActivity("node-b", "0", 50.0, address="127.0.0.1", uuid="GPU-0"),
     )
+    pod = Pod("trainer-0", "gpu", NodeType.WORKER, PodPhase.RUNNING, True, "10.0.0.9")
+    placed = Placement(3, "n", "10.0.0.9", 1, (0,))
+    assert of_placement(placed, last.gpus, [pod], [], "team") == last.gpus[0]
 
 
 async def test_gpus_that_no_longer_exist_are_reported_once(tmp_path: Path) -> None:

@@ -162,6 +162,18 @@ METRICS = (
 )
 """In the order of the charts."""
 
+ACTIVITY = {
+    metric.name: metric
+    for metric in (
+        Metric("sm_active_percent", "%", "SM active"),
+        Metric("tensor_active_percent", "%", "Tensor cores active"),
+        Metric("dram_active_percent", "%", "GPU memory bandwidth"),
+        Metric("nvlink_bytes_per_s", "B", "NVLink, in a second", total=True),
+        Metric("pcie_bytes_per_s", "B", "PCIe, in a second", total=True),
+    )
+}
+"""Numbers of DCGM for the GPUs of a rank: fields of cockpit's `GpuActivity`, and not of a record.
+"""
 CURVES = {metric.name: metric for metric in METRICS if metric.title}
 """The metrics with a curve that is kept and drawn, by name."""
 PARTS = {metric.name: metric.part for metric in METRICS if metric.part}

@@ -21,7 +21,7 @@ from cockpit.insight.detectors import (
     stuck_start,
 )
 from cockpit.insight.detectors.thresholds import Thresholds
-from cockpit.insight.metrics import bottleneck, checkpoint, cost, goodput, scaling
+from cockpit.insight.metrics import bottleneck, checkpoint, cost, goodput, gpu_use, scaling
 from cockpit.insight.metrics.prices import Prices
 from cockpit.insight.metrics.progress import LastUpdates, is_believed
 from cockpit.insight.metrics.summary import job_of
@@ -102,6 +102,7 @@ def _of_run(
         *goodput.find(run, now_s, limits),
         *cost.find(store, run, now_s, prices, limits.price_per_gpu_hour),
         *bottleneck.find(run, limits),
+        *gpu_use.find(run, limits),
         *scaling.find(run, same_job, limits),
     ]
 

@@ -52,6 +52,7 @@ RAISE_AFTER_S = {
     "comm-bound": 60.0,
     "checkpoint-bound": 60.0,
     "gpu-throttled": 30.0,
+    "gpu-underused": 60.0,
     "gpu-memory": 60.0,
     "node-memory": 30.0,
     "unused-gpus": 120.0,

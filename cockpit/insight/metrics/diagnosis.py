@@ -15,6 +15,7 @@ from cockpit.insight.metrics.checkpoint import UnsavedWork, at_risk
 from cockpit.insight.metrics.cost import Cost, cost
 from cockpit.insight.metrics.eta import Eta, eta
 from cockpit.insight.metrics.goodput import Goodput, goodput
+from cockpit.insight.metrics.gpu_use import GpuUse, gpu_use
 from cockpit.insight.metrics.prices import Prices, money_per_hour
 from cockpit.insight.metrics.progress import gpus_of
 from cockpit.insight.metrics.scaling import Scale, scaling
@@ -35,6 +36,7 @@ class Diagnosis(Struct, frozen=True):
     scaling: tuple[Scale, ...] = ()
     cause: Cause | None = None
     """Why the newest attempt that ended badly did."""
+    gpus: GpuUse | None = None
 
 
 def diagnosis(
@@ -59,4 +61,5 @@ def diagnosis(
         spent,
         tuple(scaling(run, [it for it in past if it.job == job], limits.warmup_s)),
         next(reversed(causes_of_run(store, run, REPEATED)), None),
+        gpu_use(run, limits.window_s),
     )

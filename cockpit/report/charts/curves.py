@@ -8,7 +8,7 @@ from cockpit.report.document import Band, Chart, Kind, Line, Mark, MarkKind, Sec
 from cockpit.report.time_range import Extent, extent
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
-from training.telemetry.metric_table import CURVES, PARTS, Unit
+from training.telemetry.metric_table import ACTIVITY, CURVES, PARTS, Unit
 
 KINDS: Mapping[Unit, Kind] = {
     "": Kind.NUMBER,
@@ -32,7 +32,7 @@ def charts(run: RunView) -> Section:
 
 
 def _measured(run: RunView, when: Extent, breaks: tuple[float, ...]) -> Iterator[Chart]:
-    for name, metric in CURVES.items():
+    for name, metric in (CURVES | ACTIVITY).items():
         if name in PARTS:
             continue
         curve = run.curves[name]

@@ -9,6 +9,7 @@ from cockpit.format import duration
 from cockpit.insight.metrics import bottleneck
 from cockpit.insight.metrics.cost import Cost
 from cockpit.insight.metrics.goodput import Goodput
+from cockpit.insight.metrics.gpu_use import gpu_use
 from cockpit.report.document import (
     Block,
     Column,
@@ -59,8 +60,10 @@ def goodput_section(found: Goodput | None, spent: Cost | None) -> Section:
 def bottleneck_section(run: RunView) -> Section:
     """The shares of a step over the newest attempt that stepped."""
     found = bottleneck.shares(as_it_ran(run), float("inf"))
+    gpus = gpu_use(as_it_ran(run), float("inf"))
+    used = [Text(f"GPUs: {gpus.text}. What to try: {gpus.bound.todo}.")] if gpus else []
     if found is None:
-        return Section("bottleneck", "Bottleneck", ())
+        return Section("bottleneck", "Bottleneck", tuple(used))
     shares = tuple(Share(name, percent) for name, percent in found.parts)
     rows = tuple((share.name, share.percent) for share in shares)
     columns = (
@@ -78,6 +81,7 @@ def bottleneck_section(run: RunView) -> Section:
             Shares("bottleneck", "Parts of a step", shares),
             Table("bottleneck", columns, rows),
             Text(text),
+            *used,
         ),
     )
 

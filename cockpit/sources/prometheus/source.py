@@ -114,7 +114,7 @@ class PrometheusSource(PollingSource):
     async def _news(
         self, client: Prometheus, selector: str, server_s: float
     ) -> AsyncGenerator[Event, None]:
-        if self._listed or self._has & {dcgm.SM_ACTIVE, dcgm.TENSOR_ACTIVE, dcgm.XID}:
+        if self._listed or self._has & {*dcgm.NAMES}:
             gpus = dcgm.activity(await client.instant(dcgm.query(selector)))
             if gpus or self._listed:
                 yield GpuActivityListed(at_s=self._clock(), source=self.name, gpus=gpus)

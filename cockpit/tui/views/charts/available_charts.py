@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cockpit.store.run import RunView
 from cockpit.store.selectors import LOSS_NAMES, only_reports
-from training.telemetry.metric_table import CURVES, PARTS, Unit
+from training.telemetry.metric_table import ACTIVITY, CURVES, PARTS, Unit
 
 
 class Plot(Struct, frozen=True):
@@ -42,8 +42,8 @@ _PLOTS = {
         name,
         low=0.0 if metric.from_zero else None,
     )
-    for name in dict.fromkeys((*_FIRST, *CURVES))
-    for metric in (CURVES[name],)
+    for name in dict.fromkeys((*_FIRST, *CURVES, *ACTIVITY))
+    for metric in (CURVES.get(name) or ACTIVITY[name],)
 }
 PLOTS = LOSS, THROUGHPUT, STEP_TIME, GPU, CPU, MEMORY = tuple(_PLOTS[name] for name in _FIRST)
 """The charts of a rank's page, and the first of the charts."""

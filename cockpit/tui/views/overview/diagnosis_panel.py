@@ -69,6 +69,9 @@ def facts(found: Diagnosis, width: int) -> Content:
             f"{it.world_size}: {it.efficiency_percent:.0f} %" for it in found.scaling
         )
         lines.append(_fact("scaling", scaling, "efficiency by ranks", width))
+    if found.gpus is not None:
+        text, _, bound = found.gpus.text.partition(": ")
+        lines.append(_fact("GPUs", bound, f"{text}; try: {found.gpus.bound.todo}", width))
     if found.shares is not None:
         lines.append(_fact("to try", "", found.shares.todo, width))
     return Content("\n").join(lines)

@@ -173,6 +173,33 @@ GPUS = (
     _number("power", "POWER", 6, "gpu_power_w", _unit("W"), priority=3),
     TEMPERATURE,
 )
+
+
+def _active(key: str, title: str, attribute: str, width: int = 6) -> Field:
+    def value(line: RankLine) -> Value:
+        found = line.rank.activity
+        number: float | None = None if found is None else getattr(found, attribute)
+        return number
+
+    def text(value: Value) -> str:
+        number = value if isinstance(value, float) else None
+        rate = attribute.endswith("_s")
+        return format.bytes_text(number) if rate else format.percent(number)
+
+    column = Column(key, title, width=width, align="right", priority=3)
+    return Field(column, value, text, low_is_bad=True)
+
+
+SM_ACTIVE = _active("sm", "SM", "sm_active_percent", 5)
+TENSOR_ACTIVE = _active("tensor", "TENSOR", "tensor_active_percent")
+ACTIVE = {
+    "sm_active_percent": SM_ACTIVE,
+    "tensor_active_percent": TENSOR_ACTIVE,
+    "dram_active_percent": _active("dram", "MEM BW", "dram_active_percent"),
+    "nvlink_bytes_per_s": _active("nvlink", "NVLINK/S", "nvlink_bytes_per_s", 9),
+    "pcie_bytes_per_s": _active("pcie", "PCIE/S", "pcie_bytes_per_s", 9),
+}
+"""DCGM's numbers."""
 PROCESS = (
     _number("cpu", "CPU", 5, "cpu_percent", format.percent, priority=4),
     _number("memory", "MEMORY", 8, "memory_bytes", format.bytes_text, "mem", priority=4),
@@ -206,7 +233,7 @@ WARNING = Field(
     names=("xid", "throttle", "ecc"),
     is_number=False,
 )
-COLOURS = (STEP_TIME, GPU, MFU, LOSS, DATA, COMM, TEMPERATURE, STRAGGLER)
+COLOURS = (STEP_TIME, GPU, SM_ACTIVE, TENSOR_ACTIVE, MFU, LOSS, DATA, COMM, TEMPERATURE, STRAGGLER)
 """The columns that can colour a heat map, in this order."""
 
 
@@ -255,6 +282,7 @@ def fields_of(run: RunView | None, *, straggler: bool = False) -> tuple[Field, .
     fields += [STRAGGLER] if straggler else []
     fields.append(STEP)
     fields += GPUS if "gpu_utilization_percent" in there else ()
+    fields += [field for name, field in ACTIVE.items() if run is not None and name in run.curves]
     fields += PROCESS
     fields += [CHECKPOINT] if run is not None and run.checkpoint_s is not None else []
     fields += [WARNING] if "warning" in there else []

@@ -7,6 +7,7 @@ from msgspec import Struct
 from cockpit import format
 from cockpit.model.run import RankSample
 from cockpit.model.text import one_line
+from cockpit.model.tracking import GpuActivity
 from cockpit.store.run import RankView
 from cockpit.tui.terminal.cells import width_of
 from cockpit.tui.terminal.symbols import Symbols, symbols
@@ -154,6 +155,7 @@ def _gpu(sample: RankSample, line: RankLine) -> list[Fact]:
         _fact("power", _unit(sample.gpu_power_w, "W")),
         _fact("temperature", _unit(sample.gpu_temperature_c, "°C")),
         _fact("clock", _unit(sample.gpu_clock_mhz, "MHz")),
+        *_active(line.rank.activity),
         _fact("NVLink in", _rate(sample.gpu_nvlink_rx_bytes_per_s)),
         _fact("out", _rate(sample.gpu_nvlink_tx_bytes_per_s)),
         _fact("PCIe in", _rate(sample.gpu_pcie_rx_bytes_per_s)),
@@ -163,6 +165,19 @@ def _gpu(sample: RankSample, line: RankLine) -> list[Fact]:
     if warning := warning_of(line):
         facts.append(Fact("warning", one_line(warning), True))
     return facts
+
+
+def _active(found: GpuActivity | None) -> list[Fact]:
+    """DCGM's numbers."""
+    if found is None:
+        return []
+    return [
+        _fact("SM active", format.percent(found.sm_active_percent)),
+        _fact("tensor active", format.percent(found.tensor_active_percent)),
+        _fact("memory bandwidth", format.percent(found.dram_active_percent)),
+        _fact("NVLink", _rate(found.nvlink_bytes_per_s)),
+        _fact("PCIe", _rate(found.pcie_bytes_per_s)),
+    ]
 
 
 def _process(sample: RankSample, rank: RankView) -> list[Fact]:
