@@ -368,13 +368,8 @@ class KubeRayBackend:
         return True
 
     async def _is_staying(self, pod: str) -> bool:
-        try:
-            raw = await self.client.get(self._pod_path(pod))
-        except KubeError as error:
-            if error.status == 404:
-                return False
-            raise
-        return "deletionTimestamp" not in mapping(raw, "metadata")
+        raw = await self.client.find(self._pod_path(pod))
+        return raw is not None and "deletionTimestamp" not in mapping(raw, "metadata")
 
 
 async def _retried(change: Callable[[], Awaitable[T]]) -> T:

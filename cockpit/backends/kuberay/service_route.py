@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cockpit.backends.kuberay.api.client import KubeClient, KubeError
+from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.api.fields import checked, is_ready, items, mapping, text
 from cockpit.backends.kuberay.api.port_forward import PortForward
 from cockpit.model.cluster import DashboardRoute
@@ -57,15 +57,11 @@ class ServiceRoute:
         """The pod, and the port in it."""
         service = self._service
         base = f"/api/v1/namespaces/{checked('Namespace', service.namespace)}"
-        try:
-            found = await self._client.get(f"{base}/services/{checked('Service', service.name)}")
-        except KubeError as error:
-            if error.status != 404:
-                raise
+        found = await self._client.find(f"{base}/services/{checked('Service', service.name)}")
+        if found is None:
             raise UsageError(
-                f"There is no {service.described}.",
-                todo="Name it: --service NAMESPACE/NAME:PORT",
-            ) from error
+                f"There is no {service.described}.", todo="Name it: --service NAMESPACE/NAME:PORT"
+            )
         spec = mapping(found, "spec")
         ports = [each for each in items(spec, "ports") if service.port in (0, each.get("port"))]
         selector = {str(name): str(value) for name, value in mapping(spec, "selector").items()}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -13,13 +14,13 @@ from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import UnreachableError
 
 
-class HidingClient:
+class HidingClient(KubeClient):
     """A request of it that is cancelled fails with an error of its own."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
 
-    async def get(self, path: str) -> Any:
+    async def get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         self.asked.set()
         try:
             await asyncio.Event().wait()
@@ -30,7 +31,7 @@ class HidingClient:
 async def test_request_that_hides_its_cancellation_does_not_keep_the_watch_alive() -> None:
     client = HidingClient()
     ref = ClusterRef("kuberay", "demo", "ml", "admin")
-    watch = QueueWatch(cast(KubeClient, client), ref, lambda _: None)
+    watch = QueueWatch(client, ref, lambda _: None)
     task = asyncio.create_task(watch.run())
     await client.asked.wait()
     task.cancel()

@@ -111,6 +111,15 @@ class KubeClient:
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         return _decoded(path, await self._send("GET", path, params))
 
+    async def find(self, path: str, params: Mapping[str, str] | None = None) -> Any | None:
+        """As `get`; None for what does not exist (404)."""
+        try:
+            return await self.get(path, params)
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            return None
+
     async def text(self, path: str, params: Mapping[str, str] | None = None) -> str:
         return (await self._send("GET", path, params)).decode(errors="replace")
 

@@ -74,7 +74,7 @@ async def plan(
     Raises UsageError for an object of another owner, CockpitError for a conflict; `force` takes
     the fields that another client has changed.
     """
-    found = await asyncio.gather(*(_existing(client, each) for each in objects))
+    found = await asyncio.gather(*(client.find(path_of(each)) for each in objects))
     _require_free(ref, wanted, objects, found)
     await _require_one_cluster(client, ref)
     is_new = any(
@@ -133,15 +133,6 @@ async def _patched(client: KubeClient, body: Object, query: Mapping[str, str]) -
                 raise
         await asyncio.sleep(RETRY_S)
     return await client.patch(path_of(body), body, kind="apply", params=query)
-
-
-async def _existing(client: KubeClient, each: Object) -> Any:
-    try:
-        return await client.get(path_of(each))
-    except KubeError as error:
-        if error.status != 404:
-            raise
-        return None
 
 
 def _require_free(

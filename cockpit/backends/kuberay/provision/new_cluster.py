@@ -173,14 +173,10 @@ async def _missing(
         if kind != "PriorityClass":
             path = f"/api/v1/namespaces/{ref.namespace}/{RESOURCES[kind]}"
         try:
-            await client.get(f"{path}/{checked(kind, name)}")
-        except KubeError as error:
-            if error.status != 404:
-                raise
-            return True
+            return await client.find(f"{path}/{checked(kind, name)}") is None
         except NotAllowedError:
             unread.append(f"{kind} {one_line(name)}")
-        return False
+            return False
 
     lacking = await asyncio.gather(*(is_missing(*each) for each in wanted))
     return tuple(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from cockpit.backends.kuberay.api.access import Right, is_allowed, who_am_i
-from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, KubeError
+from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient
 from cockpit.backends.kuberay.api.fields import checked, items, mapping, quantity, text
 from cockpit.backends.kuberay.provision.kinds import (
     BY_NAME,
@@ -94,17 +95,15 @@ async def require_namespace(client: KubeClient, ref: ClusterRef, wanted: Wanted)
     if "namespace" not in wanted.without:
         return
     try:
-        await client.get(BY_NAME["Namespace"].path("", ref.namespace))
+        found = await client.find(BY_NAME["Namespace"].path("", ref.namespace))
     except ForbiddenError:
         return  # one may work in a namespace without the right to read it
-    except KubeError as error:
-        if error.status != 404:
-            raise
+    if found is None:
         raise UsageError(
             f"There is no namespace {ref.namespace} in context {one_line(ref.context)}.",
             "--without namespace uses one that exists.",
             "Leave that flag out, or name another namespace with -n.",
-        ) from error
+        )
 
 
 async def require_storage(client: KubeClient, ref: ClusterRef, objects: Sequence[Object]) -> None:
@@ -112,14 +111,9 @@ async def require_storage(client: KubeClient, ref: ClusterRef, objects: Sequence
     claim = next((each for each in objects if kind_of(each) is CLAIM), None)
     if claim is None or mapping(claim, "spec").get("volumeName"):
         return
-    try:
-        await client.get(CLAIM.path(ref.namespace, name_of(claim)))
-        return
-    except ForbiddenError:
-        pass
-    except KubeError as error:
-        if error.status != 404:
-            raise
+    with suppress(ForbiddenError):
+        if await client.find(CLAIM.path(ref.namespace, name_of(claim))) is not None:
+            return
     try:
         classes = items(await client.get(_CLASSES), "items")
     except ForbiddenError:
@@ -150,15 +144,11 @@ async def missing_secret(client: KubeClient, ref: ClusterRef, wanted: Wanted) ->
     name = wanted.s3.secret if wanted.s3 is not None else ""
     if not name:
         return ""
+    path = f"/api/v1/namespaces/{ref.namespace}/secrets/{checked('Secret', name)}"
     try:
-        await client.get(f"/api/v1/namespaces/{ref.namespace}/secrets/{checked('Secret', name)}")
+        return name if await client.find(path) is None else ""
     except ForbiddenError:
         return ""
-    except KubeError as error:
-        if error.status != 404:
-            raise
-        return name
-    return ""
 
 
 def secret_command(ref: ClusterRef, name: str) -> str:
@@ -194,12 +184,8 @@ async def require_room(client: KubeClient, ref: ClusterRef, objects: Sequence[Ob
     cluster.
     """
     cluster = next(each for each in objects if kind_of(each) is RAY_CLUSTER)
-    try:
-        await client.get(RAY_CLUSTER.path(ref.namespace, name_of(cluster)))
+    if await client.find(RAY_CLUSTER.path(ref.namespace, name_of(cluster))) is not None:
         return  # its pods are in what is used
-    except KubeError as error:
-        if error.status != 404:
-            raise
     try:
         quotas = items(await client.get(BY_NAME["ResourceQuota"].path(ref.namespace)), "items")
     except ForbiddenError:
@@ -232,12 +218,7 @@ def _short(quota: Mapping[str, Any], need: Mapping[str, float]) -> str:
 
 
 async def _is_known(client: KubeClient, kind: Kind) -> bool:
-    try:
-        found = await client.get(kind.api_path)
-    except KubeError as error:
-        if error.status != 404:
-            raise
-        return False
+    found = await client.find(kind.api_path)
     return any(text(each, "name") == kind.plural for each in items(found, "resources"))
 
 

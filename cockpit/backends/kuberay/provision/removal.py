@@ -122,12 +122,7 @@ def _order(each: Object) -> int:
 
 async def _labelled(client: KubeClient, ref: ClusterRef, kind: Kind) -> list[Object]:
     wanted = selector(labels(kind, ref.namespace, ref.name))
-    try:
-        answer = await client.get(kind.path(ref.namespace), wanted)
-    except KubeError as error:
-        if error.status != 404:
-            raise
-        return []  # a kind that is not installed
+    answer = await client.find(kind.path(ref.namespace), wanted)  # None: it is not installed
     return [{**each, "apiVersion": kind.api, "kind": kind.name} for each in items(answer, "items")]
 
 
@@ -198,12 +193,8 @@ async def _delete(client: KubeClient, each: Object) -> None:
 
 async def _exists(client: KubeClient, each: Object) -> bool:
     """Whether the object of this UID exists."""
-    try:
-        return uid_of(await client.get(path_of(each))) == uid_of(each)
-    except KubeError as error:
-        if error.status != 404:
-            raise
-        return False
+    found = await client.find(path_of(each))
+    return found is not None and uid_of(found) == uid_of(each)
 
 
 async def _until_no_pods(client: KubeClient, ref: ClusterRef) -> AsyncIterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from cockpit.backends.kuberay.api.client import KubeClient, KubeError
+from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.api.error_message import not_kubernetes
 from cockpit.backends.kuberay.api.fields import (
     UNUSABLE,
@@ -88,18 +88,15 @@ async def _get(client: KubeClient, ref: ClusterRef, kind: str, name: str) -> Any
     label, api, plural = _KINDS[kind]
     scope = "" if kind == "node" else f"/namespaces/{ref.namespace}"
     wanted = checked(label, ref.name if kind == "group" else name)
-    try:
-        return await client.get(f"{api}{scope}/{plural}/{wanted}")
-    except KubeError as error:
-        if error.status != 404:
-            raise
-        where = f" in namespace {ref.namespace}" if scope else ""
-        if label == "RayCluster" and wanted == ref.name:
-            raise UnreachableError(
-                f"There is no RayCluster {one_line(wanted)}{where}.",
-                todo=await where_else(client, wanted),
-            ) from error
-        raise UsageError(f"There is no {label} {one_line(wanted)!r}{where}.") from error
+    if (found := await client.find(f"{api}{scope}/{plural}/{wanted}")) is not None:
+        return found
+    where = f" in namespace {ref.namespace}" if scope else ""
+    if label == "RayCluster" and wanted == ref.name:
+        raise UnreachableError(
+            f"There is no RayCluster {one_line(wanted)}{where}.",
+            todo=await where_else(client, wanted),
+        )
+    raise UsageError(f"There is no {label} {one_line(wanted)!r}{where}.")
 
 
 def _group(raw: Any, ref: ClusterRef, name: str) -> Any:

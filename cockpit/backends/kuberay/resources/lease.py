@@ -33,11 +33,8 @@ async def hold(
         "leaseDurationSeconds": int(ttl_s),
         "renewTime": now.strftime(_TIME),
     }
-    try:
-        lease = await client.get(path)
-    except KubeError as error:
-        if error.status != 404:
-            raise
+    lease = await client.find(path)
+    if lease is None:
         body = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -77,12 +74,7 @@ async def release(client: KubeClient, ref: ClusterRef, holder: str) -> None:
 
 async def holder(client: KubeClient, ref: ClusterRef) -> str:
     """Whose the Lease is, by this machine's clock; empty: no holder's."""
-    try:
-        lease_spec = mapping(await client.get(f"{_leases(ref)}/{_name(ref)}"), "spec")
-    except KubeError as error:
-        if error.status != 404:
-            raise
-        return ""
+    lease_spec = mapping(await client.find(f"{_leases(ref)}/{_name(ref)}"), "spec")
     return text(lease_spec, "holderIdentity") if _is_current(lease_spec, datetime.now(UTC)) else ""
 
 

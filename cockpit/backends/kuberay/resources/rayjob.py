@@ -308,15 +308,12 @@ async def _stop_by_http(client: KubeClient, ref: ClusterRef, raw: Any, token_sec
 
 
 async def _get(client: KubeClient, ref: ClusterRef, name: str) -> Any:
-    try:
-        return await client.get(path(ref, name))
-    except KubeError as error:
-        if error.status != 404:
-            raise
-        raise UsageError(
-            f"There is no RayJob {one_line(name)!r} in namespace {ref.namespace}.",
-            todo="See: cockpit jobs",
-        ) from error
+    if (found := await client.find(path(ref, name))) is not None:
+        return found
+    raise UsageError(
+        f"There is no RayJob {one_line(name)!r} in namespace {ref.namespace}.",
+        todo="See: cockpit jobs",
+    )
 
 
 def path(ref: ClusterRef, name: str | None = None) -> str:

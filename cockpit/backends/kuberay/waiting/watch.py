@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cockpit.backends.kuberay.api.client import KubeClient, KubeError
+from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.api.fields import checked, is_label, items, mapping, text
 from cockpit.backends.kuberay.api.reflector import Health, Reflector, Snapshot
 from cockpit.backends.kuberay.waiting import kueue, volcano
@@ -199,12 +199,7 @@ def _end_if_cancelled() -> None:
 
 async def version_of(client: KubeClient, group: str) -> str:
     """The version of an API group to use; empty if it is not served."""
-    try:
-        answer = await client.get(f"/apis/{group}")
-    except KubeError as error:
-        if error.status != 404:
-            raise
-        return ""
+    answer = await client.find(f"/apis/{group}")
     served = [text(each, "version") for each in items(answer, "versions")]
     preferred = text(mapping(answer, "preferredVersion"), "version")
     wanted = KUEUE_VERSIONS if group == kueue.GROUP else (preferred,)
