@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Callable
 
 from cockpit.cli.output import streams
+from cockpit.cli.screen import late_imports
 from cockpit.session.memory import collect_often
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.changes.actions import Connection, Log
@@ -81,6 +82,8 @@ def _show(args: argparse.Namespace, start: Callable[[Log], Connection], cluster:
     def started(log: Log) -> Connection:
         connection = start(log)
         collect_often()
+        shown = connection.session or connection.fleet
+        late_imports.begin(shown.backend.ref.backend if shown else "")
         return connection
 
     app = CockpitApp(
