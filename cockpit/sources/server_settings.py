@@ -26,6 +26,45 @@ class Address:
     password: str = field(default="", repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Address and credentials of a server; `repr` leaves out what is secret."""
+
+    url: str
+    """Without a trailing slash, user or password; empty without a server."""
+    token: str = field(default="", repr=False)
+    username: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ca_file: str = ""
+    cert_file: str = ""
+    """The client's certificate; with its key, if there is no `key_file`."""
+    key_file: str = ""
+    verify: bool = True
+    set_by: str = ""
+    """`configuration`, `environment` or `dashboard`."""
+    why_not: str = ""
+    """With an empty url, where more is known than that none is configured."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Credentials that no error may quote."""
+        return (self.token, self.password, *self.headers.values())
+
+
+KEYS = {
+    "token_file": str,
+    "token_env": str,
+    "username": str,
+    "password_file": str,
+    "password_env": str,
+    "ca_file": str,
+    "cert_file": str,
+    "verify": bool,
+}
+"""The keys of every such table, with their types."""
+
+
 class Table:
     """`raw` is the configuration table `name`, which may be missing.
 
@@ -103,6 +142,33 @@ class Table:
         netloc = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
         plain = urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", ""))
         return Address(plain, unquote(parts.username or ""), unquote(parts.password or ""))
+
+    def server(
+        self,
+        url: str,
+        set_by: str,
+        example: str,
+        variables: Mapping[str, str],
+    ) -> dict[str, Any]:
+        """The fields of ServerSettings but `headers` and `verify`.
+
+        `variables`: by field, the variable that is its default.
+        """
+        address = self.address(url, example)
+
+        def default(name: str) -> str:
+            return self._environ.get(variables.get(name, ""), "")
+
+        return {
+            "url": address.url,
+            "token": self.secret("token") or sendable(default("token"), variables.get("token", "")),
+            "username": self.text("username") or address.username or default("username"),
+            "password": self.secret("password") or address.password or default("password"),
+            "ca_file": self.path("ca_file") or default("ca_file"),
+            "cert_file": self.path("cert_file") or default("cert_file"),
+            "key_file": self.path("key_file"),
+            "set_by": set_by if address.url else "",
+        }
 
     def wrong(self, what: str, why: str = "") -> UsageError:
         return UsageError(

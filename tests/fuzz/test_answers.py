@@ -16,8 +16,7 @@ from cockpit.model.cluster import DashboardRoute
 from cockpit.model.decoding.limited_json import loads
 from cockpit.model.error import CockpitError
 from cockpit.model.event import JobsListed, NodesListed
-from cockpit.sources.mlflow.api import Mlflow, _understood
-from cockpit.sources.mlflow.http import MlflowHttp
+from cockpit.sources.mlflow.api import Mlflow
 from cockpit.sources.mlflow.settings import MlflowSettings
 from cockpit.sources.prometheus import api
 from cockpit.sources.ray import answers
@@ -179,15 +178,14 @@ RUNS = {
 @lanes(3_000)
 def test_mlflow_run_is_an_error_or_clean(cases: int) -> None:
     settings = MlflowSettings("http://x")
-    http = MlflowHttp(settings)
-    client = Mlflow(settings, http)
+    client = Mlflow(settings)
 
     def check(raw: Any) -> None:
         if not isinstance(raw, dict):
             return
         with suppress(CockpitError):
             for item in client._listed(raw, "runs"):
-                with _understood(http):
+                with client.server.understood():
                     assert_clean(client._found(item, {"1": "digits"}).run)
 
     examine(broken(RUNS), check, cases)

@@ -14,7 +14,6 @@ from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError,
 from cockpit.model.event import SourceHealth
 from cockpit.model.tracking import RunRef, TrackedRun
 from cockpit.sources.mlflow.api import Found, Mlflow
-from cockpit.sources.mlflow.http import MlflowHttp
 from cockpit.sources.mlflow.settings import MlflowSettings, parse
 from cockpit.sources.mlflow.source import MlflowSource, belongs
 from cockpit.sources.ray.http import AnswerError
@@ -27,7 +26,7 @@ EMPTY = b'{"experiments": [{"experiment_id": "0", "name": "Default"}]}'
 async def failure(server: RawServer, **limits: float) -> CockpitError:
     """The error of one poll of its experiments and runs."""
     settings = MlflowSettings(server.url, token=TOKEN)
-    client = Mlflow(settings, MlflowHttp(settings, **limits))  # type: ignore[arg-type]
+    client = Mlflow(settings, **limits)
     try:
         with pytest.raises(CockpitError) as raised:
             await client.runs(await client.experiments(), 0.0)

@@ -31,7 +31,7 @@ TOKEN = "very-secret-token"
 async def failure(server: RawServer, **limits: float) -> CockpitError:
     """The error of one query."""
     settings = PrometheusSettings(server.url, token=TOKEN)
-    client = Prometheus(settings, **limits)  # type: ignore[arg-type]
+    client = Prometheus(settings, **limits)
     with pytest.raises(CockpitError) as raised:
         await client.now_s()
     assert TOKEN not in f"{raised.value!r}{raised.value}{settings!r}"

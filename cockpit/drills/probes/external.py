@@ -9,7 +9,7 @@ import os
 import shlex
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Protocol
 
 from cockpit.drills.faults.fault import DrillContext
@@ -39,7 +39,8 @@ async def prometheus(spec: ProbeSpec, find: FindPrometheus | None) -> tuple[bool
     settings = await find() if find is not None else PrometheusSettings("")
     if not settings.url:
         return None, settings.why_not or "no Prometheus is known"
-    curves = await Prometheus(settings).instant(spec.query)
+    async with aclosing(Prometheus(settings)) as client:
+        curves = await client.instant(spec.query)
     values = [curve.values[-1] for curve in curves if curve.values]
     if not values:
         return None, "the query has no series"

@@ -21,9 +21,24 @@ from cockpit.model.decoding.value_range import moment_s
 from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
 from cockpit.model.tracking import ModelVersion, TrackedRun
-from cockpit.sources.mlflow.http import MlflowHttp
+from cockpit.sources.json_server import JsonServer, ServerKind
 from cockpit.sources.mlflow.settings import MlflowSettings
 
+MLFLOW = ServerKind(
+    name="MLflow",
+    noun="an MLflow tracking server",
+    reach="check that it runs, and the address",
+    credentials="give credentials under [mlflow], or in MLFLOW_TRACKING_TOKEN or _USERNAME",
+    refused=(
+        "refused",
+        "check the credentials; a server may also refuse its own address (allowed hosts)",
+    ),
+    narrow="set the experiments to read in [mlflow]",
+    timeout_s=15.0,
+    limit_bytes=16 << 20,
+)
+API = "/api/2.0/mlflow/"
+FILES = "/api/2.0/mlflow-artifacts/artifacts/"
 EXPERIMENTS_A_PAGE = 200
 RUNS_A_PAGE = 100
 PAGES = 5
@@ -52,24 +67,24 @@ class Stored(Struct, frozen=True):
 
 
 class Mlflow:
-    """A client of one tracking server."""
+    """A client of one tracking server. `limits`: as for JsonServer."""
 
-    def __init__(self, settings: MlflowSettings, http: MlflowHttp | None = None) -> None:
+    def __init__(self, settings: MlflowSettings, **limits: Any) -> None:
         self._settings = settings
         self.url = settings.url
-        self._http = http or MlflowHttp(settings)
+        self.server = JsonServer(MLFLOW, settings, **limits)
 
     async def aclose(self) -> None:
-        await self._http.aclose()
+        await self.server.aclose()
 
     async def experiments(self) -> dict[str, str]:
         """Names by id, last modified first; only the requested ones, if any are named."""
         found: dict[str, str] = {}
         body = {"max_results": EXPERIMENTS_A_PAGE, "order_by": ["last_update_time DESC"]}
-        async with aclosing(self._pages("POST", "experiments/search", body)) as pages:
+        async with aclosing(self._pages("experiments/search", body)) as pages:
             async for page in pages:
                 for raw in self._listed(page, "experiments"):
-                    with _understood(self._http):
+                    with self.server.understood():
                         found[one_line(str(raw["experiment_id"]))] = one_line(str(raw["name"]))
         wanted = self._settings.experiments
         return {key: name for key, name in found.items() if not wanted or name in wanted}
@@ -85,10 +100,10 @@ class Mlflow:
             "max_results": RUNS_A_PAGE,
         }
         found = []
-        async with aclosing(self._pages("POST", "runs/search", body)) as pages:
+        async with aclosing(self._pages("runs/search", body)) as pages:
             async for page in pages:
                 for raw in self._listed(page, "runs"):
-                    with _understood(self._http):
+                    with self.server.understood():
                         found.append(self._found(raw, experiments))
         return tuple(found)
 
@@ -104,10 +119,10 @@ class Mlflow:
             "order_by": ["attributes.start_time DESC"],
             "max_results": RUNS_A_PAGE,
         }
-        page = await self._http.ask("POST", "runs/search", body=body)
+        page = await self._ask("POST", "runs/search", json=body)
         found = []
         for raw in self._listed(page, "runs"):
-            with _understood(self._http):
+            with self.server.understood():
                 info = raw["info"]
                 experiment_id, run_id = str(info["experiment_id"]), str(info["run_id"])
                 place = str(info.get("artifact_uri") or "")
@@ -122,19 +137,21 @@ class Mlflow:
         scheme, _, path = run.artifact_uri.partition(":")
         if scheme != "mlflow-artifacts":
             raise UsageError(
-                f"{self._http.where} does not store the files of this run itself.",
+                f"{self.server.where} does not store the files of this run itself.",
                 f"They are in {one_line(scheme)}: storage that only jobs reach.",
                 "Start it with --serve-artifacts, or add the file with MLflow's own client.",
             )
         path = urlsplit(run.artifact_uri).path if path.startswith("//") else path
-        await self._http.put(quote(f"{path.strip('/')}/{name}"), content)
+        await self.server.send(
+            "PUT", FILES + quote(f"{path.strip('/')}/{name}"), name, content=content
+        )
 
     async def artifacts(self, run_id: str) -> tuple[str, ...]:
         """The first level below the artifact root, sorted; a folder ends with a slash."""
-        raw = await self._http.ask("GET", "artifacts/list", params={"run_id": run_id})
+        raw = await self._ask("GET", "artifacts/list", params={"run_id": run_id})
         names = []
         for file in self._listed(raw, "files")[:ARTIFACTS]:
-            with _understood(self._http):
+            with self.server.understood():
                 names.append(one_line(str(file["path"])) + "/" * bool(file.get("is_dir")))
         return tuple(sorted(names))
 
@@ -143,10 +160,10 @@ class Mlflow:
         if not ID.fullmatch(run_id):
             return ()
         params = {"filter": f"run_id='{run_id}'", "max_results": str(VERSIONS)}
-        raw = await self._http.ask("GET", "model-versions/search", params=params)
+        raw = await self._ask("GET", "model-versions/search", params=params)
         found = []
         for version in self._listed(raw, "model_versions"):
-            with _understood(self._http):
+            with self.server.understood():
                 name, number = one_line(str(version["name"])), one_line(str(version["version"]))
                 page = f"{self._settings.url}/#/models/{quote(name, safe='')}/versions/{number}"
                 found.append(ModelVersion(name, number, url=page))
@@ -160,9 +177,9 @@ class Mlflow:
 
     async def _aliases(self, model: str) -> list[tuple[str, str]]:
         """Each alias of a registered model, and the version that it names; sorted."""
-        raw = await self._http.ask("GET", "registered-models/get", params={"name": model})
+        raw = await self._ask("GET", "registered-models/get", params={"name": model})
         found = []
-        with _understood(self._http):
+        with self.server.understood():
             for each in self._listed(raw["registered_model"], "aliases"):
                 found.append((one_line(str(each["alias"])), one_line(str(each["version"]))))
         return sorted(found)
@@ -196,43 +213,26 @@ class Mlflow:
         return Found(run, tags)
 
     async def _pages(
-        self, method: str, path: str, asked: Mapping[str, Any]
+        self, path: str, asked: Mapping[str, Any]
     ) -> AsyncGenerator[Mapping[str, Any], None]:
         token = ""
         for _ in range(PAGES):
             body = {**asked, **({"page_token": token} if token else {})}
-            if method == "GET":
-                page = await self._http.ask(method, path, params=body)
-            else:
-                page = await self._http.ask(method, path, body=body)
+            page = await self._ask("POST", path, json=body)
             yield page
             token = str(page.get("next_page_token") or "")
             if not token:
                 return
 
+    async def _ask(self, method: str, path: str, **sent: Any) -> Mapping[str, Any]:
+        return await self.server.ask(method, API + path, path, **sent)
+
     def _listed(self, page: Mapping[str, Any], name: str) -> Sequence[Any]:
         """A list that is empty is left out of the answer."""
         found = page.get(name) or []
         if not isinstance(found, list):
-            raise self._http.strange(f"{name} is a {type(found).__name__}")
+            raise self.server.strange(f"{name} is a {type(found).__name__}")
         return found
-
-
-_MISUNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
-
-
-class _understood:
-    """Parse one item; anything unexpected means that the response is not MLflow's."""
-
-    def __init__(self, http: MlflowHttp) -> None:
-        self._http = http
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        if isinstance(error, _MISUNDERSTOOD):
-            raise self._http.strange(f"{type(error).__name__}: {error}") from error
 
 
 def _pairs(data: Mapping[str, Any], name: str) -> dict[str, str]:

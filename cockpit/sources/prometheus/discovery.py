@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import replace
 from urllib.parse import urlsplit
 
@@ -55,7 +56,8 @@ def finder(
             f"http://{host}:{port}", selector=settings.selector, set_by="dashboard"
         )
         try:
-            await Prometheus(guess, timeout_s=GUESS_TIMEOUT_S).now_s()
+            async with aclosing(Prometheus(guess, timeout_s=GUESS_TIMEOUT_S)) as client:
+                await client.now_s()
         except CockpitError:
             return replace(settings, why_not=UNKNOWN)
         guessed.append(guess)

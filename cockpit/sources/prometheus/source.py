@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Unpack
 
 from msgspec import Struct
@@ -87,11 +88,11 @@ class PrometheusSource(PollingSource):
         if not settings.url:
             yield self.health(PRESENCE_S, absent=True, error=settings.why_not or NOWHERE)
             return
-        client = self._open(settings)
-        server_s = await self._ask(client, settings.selector)
-        async for event in self._news(client, settings.selector, server_s):
-            yield event
-        yield self._answered(client, server_s)
+        async with aclosing(self._open(settings)) as client:
+            server_s = await self._ask(client, settings.selector)
+            async for event in self._news(client, settings.selector, server_s):
+                yield event
+            yield self._answered(client, server_s)
 
     def _answered(self, client: Prometheus, server_s: float) -> SourceHealth:
         """The health of a server that answers."""
