@@ -28,12 +28,8 @@ ONLY_VERBS = ("cockpit.cli.",)
 ONLY_SOMETIMES = frozenset(
     {
         "cockpit.backends.local",  # of the other backend
-        "cockpit.sources.prometheus.http_session",  # with a Prometheus, at its first query
         "httpx",  # of a local cluster: for a proxy, or for MLflow
         "kubernetes",  # for credentials of OIDC
-        "prometheus_api_client.exceptions",
-        "requests",
-        "urllib3",
     }
 )
 """Most clusters do without these, and they are large."""
