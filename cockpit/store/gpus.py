@@ -32,7 +32,7 @@ def of_placement(
     ]
     if mine:
         used = [mine[number] for number in placed.gpu_ids if number < len(mine)]
-        # A pod with one GPU has no other, whatever its number.
+        # The only GPU of a pod is the one meant: its number may be that of the node.
         return _together(used or (mine if len(mine) == 1 and placed.gpu_ids else []))
     places = {placed.node_ip, pod.host if pod is not None else ""}
     places |= {node.hostname for node in nodes if node.ip == placed.node_ip}

@@ -17,9 +17,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed]
 
 RECOVERED_WITHIN_S = 15.0
 WHOLE_WITHIN_S = 45.0
+# A larger budget than the default: the changes of the tests before, and of their reruns, count too.
 FROZEN = """
 [guard]
 hang = "restart"
+budget = 20
 
 [[step]]
 drill = "rank-freeze"
@@ -44,6 +46,7 @@ def acts() -> list[str]:
 
 
 def test_frozen_rank_and_stuck_rank_are_back_within_15_s_of_detection(run: HungRun) -> None:
+    before = len(acts())
     found = [run.hang("frozen"), run.hang("user code")]
     for hang in found:
         assert hang.attempts == 1, found
@@ -53,7 +56,7 @@ def test_frozen_rank_and_stuck_rank_are_back_within_15_s_of_detection(run: HungR
         assert hang.first_step_s <= WHOLE_WITHIN_S, found
     assert "sends nothing" in found[0].verdict
     assert "`stuck` (stuck_torch.py" in found[1].verdict
-    assert acts() == ["done", "done"]
+    assert acts()[before:] == ["done", "done"]
 
 
 def test_game_day_measures_the_recovery_that_its_guard_brings(
