@@ -6,8 +6,9 @@ format them equally and JSON keeps the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
+from typing import TypeVar
 
 from msgspec import Struct, field
 
@@ -93,6 +94,19 @@ class Table(Struct, frozen=True):
     def kind_at(self, row: int, column: int) -> Kind:
         kind = self.columns[column].kind
         return self.row_kinds[row] if self.row_kinds and kind is Kind.NUMBER else kind
+
+
+T = TypeVar("T")
+Columns = Sequence[tuple[Column, Callable[[T], Value]]]
+"""Each column beside the function that reads its value of an item."""
+
+
+def table(
+    name: str, columns: Columns[T], items: Iterable[T], title: str = "", note: str = ""
+) -> Table:
+    """A row for each item."""
+    rows = tuple(tuple(read(item) for _, read in columns) for item in items)
+    return Table(name, tuple(column for column, _ in columns), rows, title, note)
 
 
 class Text(Struct, frozen=True):

@@ -17,6 +17,7 @@ from cockpit.report.document import (
     Block,
     Chart,
     Column,
+    Columns,
     Document,
     Fact,
     Facts,
@@ -30,6 +31,7 @@ from cockpit.report.document import (
     Text,
     Timeline,
     Tone,
+    table,
 )
 
 TONES = {Verdict.PASSED: Tone.GOOD, Verdict.FAILED: Tone.BAD, Verdict.BROKEN: Tone.BAD}
@@ -113,31 +115,26 @@ def _head(kept: Sequence[KeptDrill]) -> Facts:
 
 
 def _summary(kept: Sequence[KeptDrill]) -> Section:
-    rows = []
-    for number, each in enumerate(kept, start=1):
-        record = each.record
-        worst = max(record.recoveries, key=lambda m: m.first_step_s or 0.0, default=None)
-        rows.append(
-            (
-                number,
-                record.name,
-                record.fault,
-                record.verdict.value,
-                worst.first_step_s if worst else None,
-                worst.steps_lost if worst else None,
-                record.why,
-            )
-        )
-    columns = (
-        Column("number", Kind.COUNT),
-        Column("drill", Kind.TEXT),
-        Column("fault", Kind.LABEL),
-        Column("verdict", Kind.LABEL),
-        Column("first_step_s", Kind.SECONDS, "first new step"),
-        Column("steps_lost", Kind.COUNT, "steps lost"),
-        Column("why", Kind.TEXT),
+    def worst(record: DrillRecord) -> Recovery | None:
+        return max(record.recoveries, key=lambda m: m.first_step_s or 0.0, default=None)
+
+    columns: Columns[tuple[int, DrillRecord, Recovery | None]] = (
+        (Column("number", Kind.COUNT), lambda row: row[0]),
+        (Column("drill", Kind.TEXT), lambda row: row[1].name),
+        (Column("fault", Kind.LABEL), lambda row: row[1].fault),
+        (Column("verdict", Kind.LABEL), lambda row: row[1].verdict.value),
+        (
+            Column("first_step_s", Kind.SECONDS, "first new step"),
+            lambda row: row[2].first_step_s if row[2] else None,
+        ),
+        (
+            Column("steps_lost", Kind.COUNT, "steps lost"),
+            lambda row: row[2].steps_lost if row[2] else None,
+        ),
+        (Column("why", Kind.TEXT), lambda row: row[1].why),
     )
-    return Section("drills", "Drills", (Table("drills", columns, tuple(rows)),))
+    rows = [(number, of.record, worst(of.record)) for number, of in enumerate(kept, start=1)]
+    return Section("drills", "Drills", (table("drills", columns, rows),))
 
 
 def _sections(kept: KeptDrill, earlier: Sequence[DrillRecord]) -> Iterator[Section]:

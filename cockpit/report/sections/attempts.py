@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
+from typing import TypeVar
 
+from cockpit.insight.causes.types import Cause
 from cockpit.insight.causes.verdict import causes_of_run
 from cockpit.insight.recovery.measurement import recovery
+from cockpit.model.drill import Recovery
 from cockpit.model.run import Checkpoint
 from cockpit.report.document import (
     Block,
     Column,
+    Columns,
     Fact,
     Facts,
     Kind,
@@ -20,13 +25,14 @@ from cockpit.report.document import (
     Table,
     Text,
     Timeline,
-    Value,
+    table,
 )
 from cockpit.report.sections.overview import steps_lost
 from cockpit.report.time_range import attempt_bounds, extent, phase_spans
-from cockpit.store.run import RunView
+from cockpit.store.run import AttemptView, RunView
 from cockpit.store.store import Store
 
+T = TypeVar("T")
 ATTEMPTS_SHOWN = 60
 LANES = 30
 CHECKPOINTS_SHOWN = 20
@@ -35,73 +41,51 @@ DRILLS_SHOWN = 40
 
 def attempts(store: Store, run: RunView) -> Section:
     lost = steps_lost(run)
-    rows: list[tuple[Value, ...]] = []
-    for number in sorted(run.attempts):
-        attempt = run.attempts[number]
-        started_s, ended_s = attempt_bounds(run, number)
-        took = ended_s - started_s if started_s is not None and ended_s is not None else None
-        reason = attempt.reason or ("" if ended_s is None else "finished")
-        rows.append(
-            (
-                number,
-                started_s,
-                ended_s,
-                took,
-                len(attempt.placements) or None,
-                attempt.first_step,
-                attempt.last_step,
-                lost.get(number),
-                reason,
-            )
-        )
-    shown, note = _newest(rows, ATTEMPTS_SHOWN, "attempts")
-    table = Table(
-        "attempts",
-        (
-            Column("attempt", Kind.COUNT),
-            Column("started_s", Kind.MOMENT),
-            Column("ended_s", Kind.MOMENT),
-            Column("duration_s", Kind.SECONDS),
-            Column("ranks", Kind.COUNT),
-            Column("first_step", Kind.COUNT),
-            Column("last_step", Kind.COUNT),
-            Column("steps_lost", Kind.COUNT, "steps repeated"),
-            Column("reason", Kind.TEXT, "why it ended"),
-        ),
-        shown,
-        note=note,
+
+    def took_s(attempt: AttemptView) -> float | None:
+        started_s, ended_s = attempt_bounds(run, attempt.number)
+        return ended_s - started_s if started_s is not None and ended_s is not None else None
+
+    def reason(attempt: AttemptView) -> str:
+        ended_s = attempt_bounds(run, attempt.number)[1]
+        return attempt.reason or ("" if ended_s is None else "finished")
+
+    columns: Columns[AttemptView] = (
+        (Column("attempt", Kind.COUNT), lambda of: of.number),
+        (Column("started_s", Kind.MOMENT), lambda of: attempt_bounds(run, of.number)[0]),
+        (Column("ended_s", Kind.MOMENT), lambda of: attempt_bounds(run, of.number)[1]),
+        (Column("duration_s", Kind.SECONDS), took_s),
+        (Column("ranks", Kind.COUNT), lambda of: len(of.placements) or None),
+        (Column("first_step", Kind.COUNT), lambda of: of.first_step),
+        (Column("last_step", Kind.COUNT), lambda of: of.last_step),
+        (Column("steps_lost", Kind.COUNT, "steps repeated"), lambda of: lost.get(of.number)),
+        (Column("reason", Kind.TEXT, "why it ended"), reason),
     )
-    blocks = (table, *_causes(store, run)) if rows else ()
+    found = [run.attempts[number] for number in sorted(run.attempts)]
+    shown, note = _newest(found, ATTEMPTS_SHOWN, "attempts")
+    blocks = (table("attempts", columns, shown, note=note), *_causes(store, run)) if found else ()
     return Section("attempts", "Attempts", blocks)
 
 
 def _causes(store: Store, run: RunView) -> tuple[Block, ...]:
     """The verdict on each attempt that ended badly."""
-    rows = [
-        (
-            cause.attempt,
-            cause.since_s,
-            cause.category.value,
-            cause.sentence,
-            cause.quote,
-            cause.confidence.value,
-            f"{cause.advice.value}: {cause.advice_reason}",
-        )
-        for cause in causes_of_run(store, run)
-    ]
-    if not rows:
+    found = causes_of_run(store, run)
+    if not found:
         return ()
-    shown, note = _newest(rows, ATTEMPTS_SHOWN, "causes")
-    columns = (
-        Column("attempt", Kind.COUNT),
-        Column("since_s", Kind.MOMENT, "since"),
-        Column("category", Kind.LABEL),
-        Column("cause", Kind.TEXT),
-        Column("quote", Kind.TEXT, "reported"),
-        Column("confidence", Kind.LABEL),
-        Column("advice", Kind.TEXT),
+    shown, note = _newest(found, ATTEMPTS_SHOWN, "causes")
+    columns: Columns[Cause] = (
+        (Column("attempt", Kind.COUNT), lambda cause: cause.attempt),
+        (Column("since_s", Kind.MOMENT, "since"), lambda cause: cause.since_s),
+        (Column("category", Kind.LABEL), lambda cause: cause.category.value),
+        (Column("cause", Kind.TEXT), lambda cause: cause.sentence),
+        (Column("quote", Kind.TEXT, "reported"), lambda cause: cause.quote),
+        (Column("confidence", Kind.LABEL), lambda cause: cause.confidence.value),
+        (
+            Column("advice", Kind.TEXT),
+            lambda cause: f"{cause.advice.value}: {cause.advice_reason}",
+        ),
     )
-    return (Table("causes", columns, shown, note=note),)
+    return (table("causes", columns, shown, note=note),)
 
 
 def phases(run: RunView) -> Section:
@@ -152,105 +136,71 @@ def phases(run: RunView) -> Section:
 def checkpoints(run: RunView) -> Section:
     if not run.checkpoints:
         return Section("checkpoints", "Checkpoints", ())
-    rows: list[tuple[Value, ...]] = []
-    before_s: float | None = None
-    for at_s, checkpoint in run.checkpoints:
-        since_s = None if before_s is None else at_s - before_s
-        rows.append(_checkpoint(at_s, checkpoint, since_s))
-        before_s = at_s
+    times = [at_s for at_s, _ in run.checkpoints]
+    intervals = [None, *(after - before for before, after in pairwise(times))]
+    rows = [
+        (at_s, of, since_s) for (at_s, of), since_s in zip(run.checkpoints, intervals, strict=True)
+    ]
     shown, note = _newest(rows, CHECKPOINTS_SHOWN, "checkpoints")
+    sizes, seconds = ([of.size_bytes for _, of, _ in rows], [of.took_s for _, of, _ in rows])
     facts = (
         Fact("checkpoints", len(run.checkpoints), Kind.COUNT),
-        Fact("median_size_bytes", _median(rows, 2), Kind.BYTES, "size, median"),
-        Fact("median_took_s", _median(rows, 3), Kind.SECONDS, "took, median"),
-        Fact("median_interval_s", _median(rows, 4), Kind.SECONDS, "between two, median"),
+        Fact("median_size_bytes", _median(sizes), Kind.BYTES, "size, median"),
+        Fact("median_took_s", _median(seconds), Kind.SECONDS, "took, median"),
+        Fact("median_interval_s", _median(intervals), Kind.SECONDS, "between two, median"),
     )
-    columns = (
-        Column("at_s", Kind.MOMENT, "accepted"),
-        Column("step", Kind.COUNT),
-        Column("size_bytes", Kind.BYTES, "size"),
-        Column("took_s", Kind.SECONDS, "took"),
-        Column("since_last_s", Kind.SECONDS, "since the one before"),
-        Column("path", Kind.TEXT),
+    columns: Columns[tuple[float, Checkpoint, float | None]] = (
+        (Column("at_s", Kind.MOMENT, "accepted"), lambda row: row[0]),
+        (Column("step", Kind.COUNT), lambda row: row[1].step),
+        (Column("size_bytes", Kind.BYTES, "size"), lambda row: row[1].size_bytes),
+        (Column("took_s", Kind.SECONDS, "took"), lambda row: row[1].took_s),
+        (Column("since_last_s", Kind.SECONDS, "since the one before"), lambda row: row[2]),
+        (Column("path", Kind.TEXT), lambda row: row[1].path),
     )
-    return Section(
-        "checkpoints",
-        "Checkpoints",
-        (
-            Facts(tuple(fact for fact in facts if fact.value is not None)),
-            Table("accepted", columns, shown, note=note),
-        ),
-    )
+    known = Facts(tuple(fact for fact in facts if fact.value is not None))
+    blocks = (known, table("accepted", columns, shown, note=note))
+    return Section("checkpoints", "Checkpoints", blocks)
 
 
-def _median(rows: Sequence[tuple[Value, ...]], column: int) -> float | None:
-    reported = [row[column] for row in rows]
-    numbers = [float(value) for value in reported if isinstance(value, (int, float))]
+def _median(reported: Sequence[float | None]) -> float | None:
+    numbers = [float(value) for value in reported if value is not None]
     return median(numbers) if numbers else None
-
-
-def _checkpoint(at_s: float, checkpoint: Checkpoint, since_s: float | None) -> tuple[Value, ...]:
-    return (
-        at_s,
-        checkpoint.step,
-        checkpoint.size_bytes,
-        checkpoint.took_s,
-        since_s,
-        checkpoint.path,
-    )
 
 
 def drills(store: Store, run: RunView) -> Section:
     """Each fault that was injected, and the seconds until each step of the recovery."""
-    ours = [drill for drill in store.drills if drill.run_id == run.id]
-    rows: list[tuple[Value, ...]] = []
-    for drill in ours:
-        measured = recovery(store, drill)
-        rows.append(
-            (
-                drill.injected_s,
-                drill.fault,
-                drill.target,
-                ", ".join(map(str, drill.ranks[:8])) + (" …" if len(drill.ranks) > 8 else ""),
-                measured.pod_gone_s,
-                measured.detected_s,
-                measured.attempt_ended_s,
-                measured.pod_ready_s,
-                measured.restarted_s,
-                measured.first_step_s,
-                measured.steps_lost,
-                "recovered" if measured.recovered else "not recovered",
-            )
-        )
-    shown, note = _newest(rows, DRILLS_SHOWN, "drills")
-    table = Table(
-        "drills",
+
+    def ranks(of: Recovery) -> str:
+        return ", ".join(map(str, of.drill.ranks[:8])) + " …" * (len(of.drill.ranks) > 8)
+
+    columns: Columns[Recovery] = (
+        (Column("injected_s", Kind.MOMENT, "injected"), lambda of: of.drill.injected_s),
+        (Column("fault", Kind.LABEL), lambda of: of.drill.fault),
+        (Column("target", Kind.TEXT), lambda of: of.drill.target),
+        (Column("ranks", Kind.LABEL), ranks),
+        (Column("pod_gone_s", Kind.SECONDS, "pod deleted"), lambda of: of.pod_gone_s),
+        (Column("detected_s", Kind.SECONDS, "detected"), lambda of: of.detected_s),
+        (Column("attempt_ended_s", Kind.SECONDS, "attempt ended"), lambda of: of.attempt_ended_s),
+        (Column("pod_ready_s", Kind.SECONDS, "pods ready"), lambda of: of.pod_ready_s),
+        (Column("restarted_s", Kind.SECONDS, "restarted"), lambda of: of.restarted_s),
+        (Column("first_step_s", Kind.SECONDS, "first step"), lambda of: of.first_step_s),
+        (Column("steps_lost", Kind.COUNT, "steps lost"), lambda of: of.steps_lost),
         (
-            Column("injected_s", Kind.MOMENT, "injected"),
-            Column("fault", Kind.LABEL),
-            Column("target", Kind.TEXT),
-            Column("ranks", Kind.LABEL),
-            Column("pod_gone_s", Kind.SECONDS, "pod deleted"),
-            Column("detected_s", Kind.SECONDS, "detected"),
-            Column("attempt_ended_s", Kind.SECONDS, "attempt ended"),
-            Column("pod_ready_s", Kind.SECONDS, "pods ready"),
-            Column("restarted_s", Kind.SECONDS, "restarted"),
-            Column("first_step_s", Kind.SECONDS, "first step"),
-            Column("steps_lost", Kind.COUNT, "steps lost"),
             Column("outcome", Kind.LABEL),
+            lambda of: "recovered" if of.recovered else "not recovered",
         ),
-        shown,
-        note=" ".join(part for part in ("Seconds count from the injection.", note) if part),
     )
-    return Section("drills", "Drills", (table,) if rows else ())
+    found = [recovery(store, drill) for drill in store.drills if drill.run_id == run.id]
+    shown, note = _newest(found, DRILLS_SHOWN, "drills")
+    note = f"Seconds count from the injection. {note}".rstrip()
+    blocks = (table("drills", columns, shown, note=note),) if found else ()
+    return Section("drills", "Drills", blocks)
 
 
-def _newest(
-    rows: Sequence[tuple[Value, ...]], limit: int, what: str
-) -> tuple[tuple[tuple[Value, ...], ...], str]:
+def _newest(items: Sequence[T], limit: int, what: str) -> tuple[Sequence[T], str]:
     """The first and the newest ones, and a note on those left out."""
-    if len(rows) <= limit:
-        return tuple(rows), ""
-    left_out = len(rows) - limit
-    note = f"{left_out:,} of {len(rows):,} {what} are left out, after the first."
-    return (rows[0], *rows[len(rows) - limit + 1 :]), note
+    if len(items) <= limit:
+        return items, ""
+    left_out = len(items) - limit
+    note = f"{left_out:,} of {len(items):,} {what} are left out, after the first."
+    return (items[0], *items[len(items) - limit + 1 :]), note

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.robust_statistics import median, spread
-from cockpit.insight.metrics.scaling import scaling
+from cockpit.insight.metrics.scaling import Scale, scaling
 from cockpit.insight.metrics.summary import summary
 from cockpit.model.run import RunSummary
 from cockpit.report import values
-from cockpit.report.document import Block, Column, Kind, Section, Table, Text, Value
+from cockpit.report.document import Block, Column, Columns, Kind, Section, Table, Text, table
 from cockpit.report.time_range import as_it_ran
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
@@ -27,20 +27,21 @@ def compared(store: Store, run: RunView, past: Sequence[RunSummary]) -> Section:
     blocks: list[Block] = []
     if others:
         others.sort(key=lambda it: it.started_s or 0.0, reverse=True)
-        rows = [_row(it, this) for it in (this, *others[:RUNS_SHOWN])]
         left_out = len(others) - RUNS_SHOWN
         note = f"{left_out:,} older ones are left out." if left_out > 0 else ""
-        blocks += [_table(rows, note), Text(_sentence(this, others))]
+        blocks += [_table((this, *others[:RUNS_SHOWN]), note), Text(_sentence(this, others))]
     scales = scaling(as_it_ran(run), others, Thresholds().warmup_s)
     if scales:
-        columns = (
-            Column("world_size", Kind.COUNT, "ranks"),
-            Column("samples_per_s", Kind.RATE, "throughput"),
-            Column("efficiency_percent", Kind.PERCENT, "efficiency"),
+        columns: Columns[Scale] = (
+            (Column("world_size", Kind.COUNT, "ranks"), lambda s: s.world_size),
+            (Column("samples_per_s", Kind.RATE, "throughput"), lambda s: s.samples_per_s),
+            (
+                Column("efficiency_percent", Kind.PERCENT, "efficiency"),
+                lambda s: s.efficiency_percent,
+            ),
         )
-        sizes = tuple((s.world_size, s.samples_per_s, s.efficiency_percent) for s in scales)
         note = "Throughput a rank, of that of the fewest ranks."
-        blocks.append(Table("scaling", columns, sizes, "By number of ranks", note))
+        blocks.append(table("scaling", columns, scales, "By number of ranks", note))
     return Section("compared", "Comparison with other runs", tuple(blocks))
 
 
@@ -64,41 +65,27 @@ def _sentence(this: RunSummary, others: Sequence[RunSummary]) -> str:
     )
 
 
-def _row(it: RunSummary, this: RunSummary) -> tuple[Value, ...]:
-    took = it.ended_s - it.started_s if it.started_s and it.ended_s else None
-    return (
-        f"{it.name or it.run_id} (this run)" if it is this else it.name or it.run_id,
-        it.run_id,
-        values.date(it.started_s),
-        it.state.value,
-        took,
-        it.world_size,
-        it.attempts,
-        it.steps,
-        it.samples_per_s,
-        it.step_time_s,
-        it.loss,
-        it.goodput_percent,
-    )
+def _table(runs: Sequence[RunSummary], note: str) -> Table:
+    """The first one is this run."""
 
+    def name(it: RunSummary) -> str:
+        return f"{it.name or it.run_id} (this run)" if it is runs[0] else it.name or it.run_id
 
-def _table(rows: Sequence[tuple[Value, ...]], note: str) -> Table:
-    return Table(
-        "runs",
-        (
-            Column("name", Kind.TEXT, "run"),
-            Column("run_id", Kind.TEXT, "id"),
-            Column("started", Kind.LABEL),
-            Column("state", Kind.LABEL),
-            Column("duration_s", Kind.SECONDS),
-            Column("world_size", Kind.COUNT, "ranks"),
-            Column("attempts", Kind.COUNT),
-            Column("steps", Kind.COUNT),
-            Column("samples_per_s", Kind.RATE, "throughput"),
-            Column("step_time_s", Kind.SECONDS, "step time"),
-            Column("loss", Kind.NUMBER),
-            Column("goodput_percent", Kind.PERCENT, "goodput"),
-        ),
-        tuple(rows),
-        note=note,
+    def took_s(it: RunSummary) -> float | None:
+        return it.ended_s - it.started_s if it.started_s and it.ended_s else None
+
+    columns: Columns[RunSummary] = (
+        (Column("name", Kind.TEXT, "run"), name),
+        (Column("run_id", Kind.TEXT, "id"), lambda it: it.run_id),
+        (Column("started", Kind.LABEL), lambda it: values.date(it.started_s)),
+        (Column("state", Kind.LABEL), lambda it: it.state.value),
+        (Column("duration_s", Kind.SECONDS), took_s),
+        (Column("world_size", Kind.COUNT, "ranks"), lambda it: it.world_size),
+        (Column("attempts", Kind.COUNT), lambda it: it.attempts),
+        (Column("steps", Kind.COUNT), lambda it: it.steps),
+        (Column("samples_per_s", Kind.RATE, "throughput"), lambda it: it.samples_per_s),
+        (Column("step_time_s", Kind.SECONDS, "step time"), lambda it: it.step_time_s),
+        (Column("loss", Kind.NUMBER), lambda it: it.loss),
+        (Column("goodput_percent", Kind.PERCENT, "goodput"), lambda it: it.goodput_percent),
     )
+    return table("runs", columns, runs, note=note)

@@ -13,6 +13,7 @@ from cockpit.insight.metrics.gpu_use import gpu_use
 from cockpit.report.document import (
     Block,
     Column,
+    Columns,
     Fact,
     Facts,
     Kind,
@@ -21,11 +22,11 @@ from cockpit.report.document import (
     Shares,
     Table,
     Text,
-    Value,
+    table,
 )
 from cockpit.report.time_range import as_it_ran, extent
 from cockpit.store.run import RunView
-from cockpit.store.store import Store
+from cockpit.store.store import SourceState, Store
 
 
 def goodput_section(found: Goodput | None, spent: Cost | None) -> Section:
@@ -97,15 +98,6 @@ NOTES = (
 
 def measured(store: Store, run: RunView, read_from: str, trouble: Sequence[str] = ()) -> Section:
     """`trouble`: what is missing of what was read, a sentence each."""
-    rows: tuple[tuple[Value, ...], ...] = tuple(
-        (
-            source.name,
-            "absent" if source.absent else "ok" if source.ok else "failed",
-            source.ok_s,
-            source.error,
-        )
-        for source in store.sources.values()
-    )
     when = extent(run)
     facts = (
         Fact("read_from", read_from, title="read from"),
@@ -117,18 +109,16 @@ def measured(store: Store, run: RunView, read_from: str, trouble: Sequence[str] 
     )
     blocks: list[Block] = [Text(text) for text in trouble]
     blocks.append(Facts(tuple(f for f in facts if f.value not in ("", None))))
-    if rows:
-        blocks.append(
-            Table(
-                "sources",
-                (
-                    Column("source", Kind.LABEL),
-                    Column("state", Kind.LABEL, "at the end"),
-                    Column("ok_s", Kind.MOMENT, "last update"),
-                    Column("error", Kind.TEXT),
-                ),
-                rows,
-            )
-        )
+    columns: Columns[SourceState] = (
+        (Column("source", Kind.LABEL), lambda of: of.name),
+        (
+            Column("state", Kind.LABEL, "at the end"),
+            lambda of: "absent" if of.absent else "ok" if of.ok else "failed",
+        ),
+        (Column("ok_s", Kind.MOMENT, "last update"), lambda of: of.ok_s),
+        (Column("error", Kind.TEXT), lambda of: of.error),
+    )
+    if store.sources:
+        blocks.append(table("sources", columns, store.sources.values()))
     blocks.append(Text(NOTES))
     return Section("measured", "How it was measured", tuple(blocks))

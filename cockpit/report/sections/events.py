@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cockpit.report.document import Block, Column, Kind, Section, Table, Value
+from cockpit.report.document import Block, Column, Columns, Kind, Section, Table, Value, table
 from cockpit.report.time_range import Extent, extent
 from cockpit.store.run import RunView
 from cockpit.store.store import AlertView, Store
@@ -21,36 +21,20 @@ def alerts(store: Store, run: RunView) -> Section:
         if view.alert.finding.run_id in ("", run.id)
     ]
     views.sort(key=lambda view: view.alert.raised_s)
-    rows: list[tuple[Value, ...]] = [_alert(view) for view in views[-ALERTS_SHOWN:]]
-    left_out = len(views) - len(rows)
-    table = Table(
-        "alerts",
-        (
-            Column("raised_s", Kind.MOMENT, "raised"),
-            Column("cleared_s", Kind.MOMENT, "cleared"),
-            Column("severity", Kind.LABEL),
-            Column("subject", Kind.TEXT),
-            Column("what", Kind.TEXT),
-            Column("why", Kind.TEXT),
-            Column("todo", Kind.TEXT, "what to try"),
-        ),
-        tuple(rows),
-        note=f"{left_out:,} older ones are left out." if left_out else "",
+    shown = views[-ALERTS_SHOWN:]
+    left_out = len(views) - len(shown)
+    columns: Columns[AlertView] = (
+        (Column("raised_s", Kind.MOMENT, "raised"), lambda view: view.alert.raised_s),
+        (Column("cleared_s", Kind.MOMENT, "cleared"), lambda view: view.cleared_s),
+        (Column("severity", Kind.LABEL), lambda view: view.alert.finding.severity.value),
+        (Column("subject", Kind.TEXT), lambda view: view.alert.finding.subject),
+        (Column("what", Kind.TEXT), lambda view: view.alert.finding.what),
+        (Column("why", Kind.TEXT), lambda view: view.alert.finding.why),
+        (Column("todo", Kind.TEXT, "what to try"), lambda view: view.alert.finding.todo),
     )
-    return Section("alerts", "Alerts", (table,) if rows else ())
-
-
-def _alert(view: AlertView) -> tuple[Value, ...]:
-    found = view.alert.finding
-    return (
-        view.alert.raised_s,
-        view.cleared_s,
-        found.severity.value,
-        found.subject,
-        found.what,
-        found.why,
-        found.todo,
-    )
+    note = f"{left_out:,} older ones are left out." if left_out else ""
+    blocks = (table("alerts", columns, shown, note=note),) if shown else ()
+    return Section("alerts", "Alerts", blocks)
 
 
 def events(store: Store, run: RunView) -> Section:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from cockpit.model.run import Trial
 from cockpit.model.secret import MASKED, is_secret
 from cockpit.report import values
-from cockpit.report.document import Block, Column, Fact, Facts, Kind, Section, Table, Value
+from cockpit.report.document import Block, Column, Columns, Fact, Facts, Kind, Section, Table, table
 from cockpit.store.run import RunView
 from cockpit.store.store import Experiment, Store
 
@@ -30,38 +31,25 @@ def _experiment(experiment: Experiment) -> Table:
         return sign * value if is_finite and value is not None else math.inf
 
     found = sorted(experiment.trials.values(), key=lambda t: (order(t.metrics.get(metric)), t.id))
-    rows: tuple[tuple[Value, ...], ...] = tuple(
+    columns: Columns[Trial] = (
+        (Column("trial", Kind.TEXT), lambda trial: trial.id),
+        (Column("status", Kind.LABEL), lambda trial: trial.status.value),
+        (Column("iteration", Kind.COUNT), lambda trial: trial.iteration),
         (
-            trial.id,
-            trial.status.value,
-            trial.iteration,
-            trial.metrics.get(metric),
-            trial.started_s,
-            _pairs(trial.config),
-            trial.error,
-        )
-        for trial in found[:TRIALS_SHOWN]
+            Column("metric", Kind.NUMBER, values.text(metric, 40) or "metric"),
+            lambda trial: trial.metrics.get(metric),
+        ),
+        (Column("started_s", Kind.MOMENT), lambda trial: trial.started_s),
+        (Column("config", Kind.TEXT), lambda trial: _pairs(trial.config)),
+        (Column("error", Kind.TEXT), lambda trial: trial.error),
     )
-    left_out = len(found) - len(rows)
+    left_out = len(found) - len(found[:TRIALS_SHOWN])
     goal = {"min": "lowest", "max": "highest"}.get(experiment.mode, "")
     note = f"By {values.text(metric, 60)}, the {goal} first." if metric and goal else ""
     if left_out:
         note += f" {left_out:,} of {len(found):,} are left out."
-    return Table(
-        "trials",
-        (
-            Column("trial", Kind.TEXT),
-            Column("status", Kind.LABEL),
-            Column("iteration", Kind.COUNT),
-            Column("metric", Kind.NUMBER, values.text(metric, 40) or "metric"),
-            Column("started_s", Kind.MOMENT),
-            Column("config", Kind.TEXT),
-            Column("error", Kind.TEXT),
-        ),
-        rows,
-        f"Experiment {values.text(experiment.name, 80)}",
-        note.strip(),
-    )
+    title = f"Experiment {values.text(experiment.name, 80)}"
+    return table("trials", columns, found[:TRIALS_SHOWN], title, note.strip())
 
 
 def tracked(store: Store, run: RunView) -> Section:
