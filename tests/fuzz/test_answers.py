@@ -16,6 +16,7 @@ from cockpit.model.cluster import DashboardRoute
 from cockpit.model.decoding.limited_json import loads
 from cockpit.model.error import CockpitError
 from cockpit.model.event import JobsListed, NodesListed
+from cockpit.sources.json_server import MISUNDERSTOOD
 from cockpit.sources.mlflow.api import Mlflow
 from cockpit.sources.mlflow.settings import MlflowSettings
 from cockpit.sources.prometheus import api
@@ -147,8 +148,8 @@ CURVES = {
 @lanes(3_000)
 def test_prometheus_series_is_an_error_or_numbers(cases: int) -> None:
     def check(raw: Any) -> None:
-        with suppress(*api.MISUNDERSTOOD):
-            curve = api._curve(raw, raw["values"])
+        with suppress(*MISUNDERSTOOD):
+            curve = api._curve(raw)
             assert all(type(value) is float for value in (*curve.times, *curve.values))
 
     examine(broken(CURVES), check, cases)
