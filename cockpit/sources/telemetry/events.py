@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 from cockpit.model.event import (
     AttemptEnded,
@@ -28,6 +29,7 @@ from cockpit.model.run import (
 )
 from cockpit.model.text import clean, one_line
 from cockpit.sources.telemetry.hang import ranks_dumped
+from cockpit.sources.telemetry.same_fields import copied
 from training.telemetry import wire
 
 SOURCE = "telemetry"
@@ -35,100 +37,59 @@ SOURCE = "telemetry"
 
 def event_of(record: wire.Record) -> Event | None:
     """None for what is of the stream alone, or is called by a name that this version lacks."""
-    at_s, body = record.t, record.body
+    body = record.body
+    common: dict[str, Any] = {"at_s": record.t, "source": SOURCE}
+    if isinstance(body, wire.Trials):
+        trials = tuple(_trial(trial, body.experiment) for trial in body.trials)
+        return copied(TrialsListed, body, **common, trials=trials)
+    if isinstance(body, wire.Segment):
+        return None
+    if isinstance(body, wire.Hang):
+        return ranks_dumped(record.t, SOURCE, body)
+    run_id = one_line(body.run)
     match body:
         case wire.Run():
-            is_known = body.state in RunState.__members__
-            return RunSeen(
-                at_s=at_s,
-                source=SOURCE,
-                run_id=one_line(body.run),
-                name=one_line(body.name),
-                state=RunState(body.state) if is_known else RunState.UNKNOWN,
+            return copied(
+                RunSeen,
+                body,
+                **common,
+                run_id=run_id,
+                state=RunState.__members__.get(body.state, RunState.UNKNOWN),
                 job_id=one_line(body.job),
                 submission_id=one_line(body.submission),
-                world_size=body.world_size,
-                message=one_line(body.message),
-                max_failures=body.max_failures,
-                max_preemption_failures=body.max_preemption_failures,
             )
         case wire.AttemptStart():
-            placements = tuple(
-                Placement(w.rank, one_line(w.node_id), one_line(w.node_ip), w.pid, w.gpu_ids)
-                for w in body.workers
-            )
-            return AttemptStarted(
-                at_s=at_s,
-                source=SOURCE,
-                run_id=one_line(body.run),
-                attempt=body.attempt,
-                placements=placements,
-            )
+            placements = tuple(copied(Placement, worker) for worker in body.workers)
+            return copied(AttemptStarted, body, **common, run_id=run_id, placements=placements)
         case wire.AttemptEnd():
-            return AttemptEnded(
-                at_s=at_s,
-                source=SOURCE,
-                run_id=one_line(body.run),
-                attempt=body.attempt,
-                reason=one_line(body.reason),
-                budget=one_line(body.budget),
-            )
+            return copied(AttemptEnded, body, **common, run_id=run_id)
         case wire.Tick():
-            return RankSampled(
-                at_s=at_s,
-                source=SOURCE,
-                run_id=one_line(body.run),
+            return copied(
+                RankSampled,
+                body,
+                **common,
+                run_id=run_id,
                 samples=tuple(map(_sample, body.ranks)),
-                spreads=tuple(map(_spread, body.spreads)),
-                attempt=body.attempt,
-                reporting=body.reporting,
-                silent=body.silent,
+                spreads=tuple(copied(Spread, spread) for spread in body.spreads),
             )
-        case wire.Segment():
-            return None
-        case wire.Hang():
-            return ranks_dumped(at_s, SOURCE, body)
         case wire.Phase():
             if body.phase not in _PHASES:
                 return None
-            return PhaseEntered(
-                at_s=at_s,
-                source=SOURCE,
-                run_id=one_line(body.run),
-                attempt=body.attempt,
-                phase=Phase(body.phase),
-            )
+            return copied(PhaseEntered, body, **common, run_id=run_id, phase=Phase(body.phase))
         case wire.Notice():
-            return Notice(
-                at_s=at_s,
-                source=SOURCE,
-                kind="Run",
-                name=one_line(body.run),
-                reason=one_line(body.reason),
-                message=f"rank {body.rank}: {one_line(body.message)}",
-                warning=True,
+            message = f"rank {body.rank}: {one_line(body.message)}"
+            return copied(
+                Notice, body, **common, kind="Run", name=run_id, message=message, warning=True
             )
         case wire.Report():
-            return MetricsReported(
-                at_s=at_s,
-                source=SOURCE,
-                run_id=one_line(body.run),
-                attempt=body.attempt,
-                metrics={clean(name): value for name, value in body.metrics.items()},
+            return copied(
+                MetricsReported,
+                body,
+                **common,
+                run_id=run_id,
+                metrics=_named(body.metrics),
                 checkpoint=_checkpoint(body),
-                ranks=tuple(
-                    RankMetrics(of.rank, {clean(name): v for name, v in of.metrics.items()})
-                    for of in body.by_rank
-                ),
-            )
-        case wire.Trials():
-            return TrialsListed(
-                at_s=at_s,
-                source=SOURCE,
-                experiment=one_line(body.experiment),
-                trials=tuple(_trial(trial, body.experiment) for trial in body.trials),
-                metric=one_line(body.metric),
-                mode=one_line(body.mode),
+                ranks=tuple(RankMetrics(of.rank, _named(of.metrics)) for of in body.by_rank),
             )
 
 
@@ -147,25 +108,16 @@ def _sample(steps: wire.Steps) -> RankSample:
     )
 
 
-def _spread(reported: wire.Spread) -> Spread:
-    numbers = {item.name: getattr(reported, item.name) for item in fields(wire.Spread)}
-    return Spread(**numbers | {"name": one_line(reported.name)})
+def _named(metrics: dict[str, float]) -> dict[str, float]:
+    return {clean(name): value for name, value in metrics.items()}
 
 
 def _trial(reported: wire.Trial, experiment: str) -> Trial:
-    is_known = reported.status in TrialStatus.__members__
-    return Trial(
-        id=one_line(reported.id),
+    return copied(
+        Trial,
+        reported,
         experiment=one_line(experiment),
-        status=TrialStatus(reported.status) if is_known else TrialStatus.PENDING,
-        config={one_line(name): one_line(value) for name, value in reported.config.items()},
-        metrics={one_line(name): value for name, value in reported.metrics.items()},
-        iteration=reported.iteration,
-        started_s=reported.started_s,
-        updated_s=reported.updated_s,
-        node_ip=one_line(reported.node_ip),
-        pid=reported.pid,
-        error=one_line(reported.error),
+        status=TrialStatus.__members__.get(reported.status, TrialStatus.PENDING),
         run_id=one_line(reported.run),
     )
 
