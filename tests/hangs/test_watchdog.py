@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d
+from torch._C._distributed_c10d import FlightRecorderHook
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from training.telemetry.hang import flight_recorder, stacks, watchdog
 from training.telemetry.hang.watchdog import Pace, Watchdog
@@ -159,33 +164,134 @@ def test_without_process_group_the_dump_reports_it() -> None:
     assert flight_recorder.read()[-1] == "torch.distributed is not initialized"
 
 
+def one_group() -> dict[tuple[str, str], ProcessGroup]:
+    return {("0", "gloo"): ProcessGroup(name="0")}
+
+
 def test_torch_without_flight_recorder_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flight_recorder, "_groups", lambda: {"0": ProcessGroup(name="0")})
-    monkeypatch.setattr(flight_recorder, "_dumps", lambda: [])
+    monkeypatch.setattr(flight_recorder, "_groups", one_group)
+    monkeypatch.setattr(flight_recorder, "_dumps", lambda backends: [])
     assert flight_recorder.read()[-1].endswith("has no flight recorder")
 
 
 def test_flight_recorder_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flight_recorder, "_groups", lambda: {"0": ProcessGroup(name="0")})
-    monkeypatch.setattr(flight_recorder, "_dumps", lambda: [json.loads('{"entries": [{}]}')])
+    torn = [json.loads('{"entries": [{}]}')]
+    monkeypatch.setattr(flight_recorder, "_groups", one_group)
+    monkeypatch.setattr(flight_recorder, "_dumps", lambda backends: torn)
     assert flight_recorder.read()[-1] == "the flight recorder was not read: KeyError"
 
 
-def entry(group: str, seq: int, *, retired: bool) -> dict[str, Any]:
+def test_flight_recorder_that_is_off_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flight_recorder, "_groups", one_group)
+    monkeypatch.setattr(flight_recorder, "called", lambda: 7)
+    monkeypatch.setattr(flight_recorder, "_dumps", lambda backends: [{"version": "2.10"}])
+    assert flight_recorder.read()[-1] == "the flight recorder is off: TORCH_FR_BUFFER_SIZE is 0"
+
+
+def test_flight_recorder_that_is_too_large_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flight_recorder, "_groups", one_group)
+    monkeypatch.setattr(flight_recorder, "BYTES", 10)
+    assert flight_recorder.read()[-1].endswith("set TORCH_FR_BUFFER_SIZE")
+
+
+@pytest.fixture
+def hooked_backend() -> Iterator[None]:
+    """A backend without a recorder of its own, as nccl2: FlightRecorderHook records its calls."""
+    dist.init_process_group("fake", rank=0, world_size=4, store=FakeStore())
+    group = dist.group.WORLD
+    assert group is not None
+    hook = FlightRecorderHook.attach(group, list(range(4)))
+    yield
+    hook.remove()
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("hooked_backend")
+def test_recorder_of_a_backend_without_a_recorder_of_its_own_is_read() -> None:
+    """`nccl` is such a backend in torch 2.15: what it records is in no other dump."""
+    dist.all_reduce(torch.ones(4, dtype=torch.bfloat16))
+    dist.send(torch.ones(3), 2)
+    groups, reached, collectives, missing = flight_recorder.read()
+    assert missing == ""
+    assert [(group.description, group.members) for group in groups] == [
+        ("default_pg", (0, 1, 2, 3))
+    ]
+    assert reached == (Reached(group=0, enqueued=1, completed=1),)
+    assert [(one.op, one.shape, one.done) for one in collectives] == [
+        ("all_reduce", "bfloat16 [4]", True)
+    ]
+
+
+def test_dump_of_the_former_nccl_backend_has_the_same_format() -> None:
+    """Without a GPU it has no entries; its version changes with the format of its entries."""
+    of_nccl = getattr(_distributed_c10d, "_dump_nccl_trace_json", None)
+    if of_nccl is None:
+        pytest.skip("this torch was built without NCCL")
+    assert json.loads(of_nccl())["version"] == "2.10"
+    assert json.loads(_distributed_c10d._dump_fr_trace_json())["version"] == "2.10"
+
+
+def entry(
+    group: str, seq: int, *, retired: bool, op: str = "gloo:all_reduce", state: str = "scheduled"
+) -> dict[str, Any]:
     return {
         "process_group": [group, ""],
         "collective_seq_id": seq,
-        "profiling_name": "gloo:all_reduce",
+        "profiling_name": op,
         "input_sizes": [[4, 8]],
         "input_dtypes": ["BFloat16"],
         "retired": retired,
-        "state": "scheduled",
+        "state": state,
         "time_created_ns": seq * 10**9,
     }
 
 
+def reduced(
+    groups: list[tuple[str, str]], entries: list[dict[str, Any]]
+) -> tuple[tuple[Reached, ...], list[tuple[int, str, bool]]]:
+    known = {key: ProcessGroup(name=" ".join(key)) for key in groups}
+    _, reached, collectives, _ = flight_recorder.reduce(known, [{"entries": entries}], 12 * 10**9)
+    return reached, [(one.seq, one.op, one.done) for one in collectives]
+
+
+@pytest.mark.parametrize(
+    ("op", "is_done"),
+    [("gloo:all_reduce", True), ("nccl2:all_reduce", True), ("nccl:all_reduce", False)],
+)
+def test_retired_collective_of_nccl_that_is_not_completed_timed_out(op: str, is_done: bool) -> None:
+    _, collectives = reduced([("0", op.partition(":")[0])], [entry("0", 1, retired=True, op=op)])
+    assert collectives == [(1, "all_reduce", is_done)]
+
+
+@pytest.mark.parametrize("state", ["started", "completed"])
+def test_coalesced_collective_of_nccl_is_one_with_the_state_of_its_end(state: str) -> None:
+    ops = [entry("0", 3, retired=False, op="nccl:all_reduce") for _ in range(2)]
+    end = entry("0", 3, retired=state == "completed", op="nccl:coalesced", state=state)
+    reached, collectives = reduced([("0", "nccl")], [*ops, end])
+    assert collectives == [(3, "all_reduce", state == "completed")]
+    assert reached[0].enqueued == 3
+
+
+def test_backends_of_a_group_number_their_collectives_separately() -> None:
+    entries = [
+        entry("0", 1, retired=True, op="gloo:barrier"),
+        entry("0", 1, retired=True, op="nccl2:all_reduce"),
+        entry("0", 2, retired=False, op="nccl2:all_reduce"),
+    ]
+    reached, collectives = reduced([("0", "gloo"), ("0", "nccl2")], entries)
+    assert reached == (
+        Reached(group=0, enqueued=2, completed=1),
+        Reached(group=1, enqueued=1, completed=1),
+    )
+    assert collectives == [
+        (2, "all_reduce", False),
+        (1, "all_reduce", True),
+        (1, "barrier", True),
+    ]
+
+
 def test_groups_with_open_collectives_come_first_and_are_limited() -> None:
-    groups = {str(at): ProcessGroup(name=str(at)) for at in range(10_000)}
+    groups = {(str(at), "gloo"): ProcessGroup(name=str(at)) for at in range(10_000)}
     entries = [entry(str(at), 1, retired=True) for at in range(10_000)]
     entries += [entry("9999", 2, retired=False)]
     told, reached, collectives, missing = flight_recorder.reduce(

@@ -38,9 +38,9 @@ def collective_text(wait: Wait) -> str:
 
 
 def group_name(group: ProcessGroup | GroupState) -> str:
-    if group.description == "default_pg":
-        return "default"
-    return group.description if group.description not in ("", "undefined") else group.name
+    if group.description in ("", "undefined"):
+        return group.name
+    return group.description.replace("default_pg", "default")
 
 
 def function_of(frame: str) -> str:
