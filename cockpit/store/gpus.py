@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from cockpit.model.cluster import Node, Pod
 from cockpit.model.run import Placement
@@ -47,7 +48,7 @@ def _together(gpus: Sequence[GpuActivity]) -> GpuActivity | None:
     """Of several GPUs of one rank: the means of the shares, and the sums of the rates."""
     if len(gpus) < 2:
         return gpus[0] if gpus else None
-    numbers: dict[str, float] = {}
+    numbers: dict[str, Any] = {}
     for name, metric in ACTIVITY.items():
         values = [value for gpu in gpus if (value := getattr(gpu, name)) is not None]
         if values:

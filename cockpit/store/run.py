@@ -266,9 +266,9 @@ class RunView(Struct):
         for number, rank in self.ranks.items():
             rank.activity = of.get(number)
         for name, metric in ACTIVITY.items():
-            values = {rank: v for rank, gpu in of.items() if (v := getattr(gpu, name)) is not None}
-            for rank, value in values.items():
-                self.ranks[rank].curves.append(name, at_s, value)
+            values = {at: v for at, gpu in of.items() if (v := getattr(gpu, name)) is not None}
+            for number, value in values.items():
+                self.ranks[number].curves.append(name, at_s, value)
             if values:
                 total = _sum(list(values.values()))
                 self.curves.append(name, at_s, total if metric.total else total / len(values))
