@@ -18,7 +18,7 @@ from cockpit.model.error import ExitCode
 from cockpit.tui.terminal.driver import TerminalDriver, _Output
 from tests.local_cluster import separate_state
 
-TIMEOUT_S = 90.0
+TIMEOUT_S = 240.0
 
 
 def read_until(terminal: int, output: bytes) -> None:
