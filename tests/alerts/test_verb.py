@@ -64,7 +64,16 @@ def test_the_diagnosis_is_one_object(capsys: pytest.CaptureFixture[str]) -> None
     args = arguments("--diagnosis")
     assert alerts._print_once(args, training.store, training.clock, AlertSettings()) == 0
     reported = json.loads(capsys.readouterr().out)
-    assert set(reported) == {"shares", "goodput", "eta", "at_risk", "cost", "scaling", "cause", "gpus"}
+    assert set(reported) == {
+        "shares",
+        "goodput",
+        "eta",
+        "at_risk",
+        "cost",
+        "scaling",
+        "cause",
+        "gpus",
+    }
     assert reported["goodput"]["wall_s"] > 120
     assert reported["at_risk"]["gpu_seconds"] > 200
 
