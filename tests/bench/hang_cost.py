@@ -2,8 +2,8 @@
 
 CPU time of the watchdog's thread while the rank makes progress: once a second it compares its
 counters. Then of a dump, which is taken only when progress is late, with a full flight recorder.
-And of the verdict on 1,000 ranks, from the line of the stream on; and after what time a hang of
-1,000 simulated ranks is explained.
+And of the verdict on 1,000 ranks, and on 10,000 process groups, from the line of the stream on; and
+after what time a hang of 1,000 simulated ranks is explained.
 """
 
 from __future__ import annotations
@@ -12,16 +12,13 @@ import statistics
 import sys
 import tempfile
 import time
+import tracemalloc
 from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
 
 from cockpit.insight.hang.verdict import verdict
-from cockpit.model.event import AttemptStarted, RunSeen
-from cockpit.model.run import Placement, RunState
-from cockpit.sources.telemetry.events import event_of
-from cockpit.store.store import Store
 from tests.bench.table import Line, Table, load, show
 from tests.hangs import simulated
 from training.telemetry import wire
@@ -35,6 +32,7 @@ DUMPS = 20
 GROUPS = 64
 MANY_GROUPS = 600
 RANKS = 1_000
+HOSTILE_GROUPS = 10_000
 CLOCKS_APART_S, VERDICT_WITHIN_S = 300.0, 30.0
 FULL = 2_000
 """Entries of the flight recorder."""
@@ -57,6 +55,7 @@ def measured() -> Table:
         record = dumping(lines)
         dist.destroy_process_group()
     judging(lines, record)
+    lines.append(of_many_groups())
     lines.append(detecting())
     return Table(
         "What the watchdog for hangs costs",
@@ -124,17 +123,10 @@ def judging(lines: list[Line], record: wire.Hang) -> None:
     body = collected.tick()
     assert body is not None
     line = wire.encode(wire.Record(1, 1.0, body))
-    store = Store()
-    store.apply(RunSeen(at_s=1.0, source="t", run_id="r", name="", state=RunState.RUNNING))
-    places = tuple(Placement(rank, "", "", 1) for rank in range(RANKS))
-    store.apply(AttemptStarted(at_s=1.0, source="t", run_id="r", attempt=1, placements=places))
+    store = simulated.running(RANKS)
 
     def read() -> None:
-        decoded = wire.decode(line)
-        assert decoded is not None
-        event = event_of(decoded)
-        assert event is not None
-        store.apply(event)
+        simulated.read(store, line)
 
     def judge() -> None:
         found = verdict(store.runs["r"], 2.0)
@@ -145,6 +137,50 @@ def judging(lines: list[Line], record: wire.Hang) -> None:
         took_s = statistics.median(_taken_s(act) for _ in range(DUMPS))
         size = f", {len(line) / 1024:.0f} KiB" if act is read else ""
         lines.append(Line(text, f"{took_s * 1e3:.0f} ms{size}"))
+
+
+def of_many_groups() -> Line:
+    """Many more than a rank sends: rank 1 has not called the collective of the first group."""
+    groups = tuple(
+        wire.ProcessGroup(name=str(number), members=(0, 1)) for number in range(HOSTILE_GROUPS)
+    )
+    dumps = tuple(
+        wire.Dump(
+            rank=rank,
+            attempt=1,
+            t=1.0,
+            number=2,
+            idle_s=21.0,
+            bound_s=20.0,
+            slow_bound_s=120.0,
+            reached=(
+                wire.Reached(group=0, enqueued=2 - rank, completed=1),
+                *(wire.Reached(group=n, enqueued=1, completed=1) for n in range(1, HOSTILE_GROUPS)),
+            ),
+            collectives=(wire.Collective(group=0, seq=2 - rank, op="all_reduce", done=bool(rank)),),
+        )
+        for rank in range(2)
+    )
+    line = wire.encode(
+        wire.Record(1, 1.0, wire.Hang(run="r", attempt=1, dumps=dumps, groups=groups))
+    )
+
+    def judge() -> None:
+        store = simulated.running(2)
+        simulated.read(store, line)
+        found = verdict(store.runs["r"], 2.0)
+        assert found is not None
+        assert found.ranks == (1,)
+
+    took_s = statistics.median(_taken_s(judge) for _ in range(DUMPS))
+    tracemalloc.start()
+    judge()
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return Line(
+        f"reading 2 dumps with {HOSTILE_GROUPS:,} process groups, and their verdict",
+        f"{took_s * 1e3:.0f} ms, at most {peak_bytes / 1e6:.1f} MB of memory",
+    )
 
 
 def detecting() -> Line:

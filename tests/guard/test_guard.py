@@ -31,7 +31,7 @@ from cockpit.insight.causes.types import Advice, Category, Cause
 from cockpit.insight.causes.verdict import causes_of_run
 from cockpit.insight.hang.types import Confidence
 from cockpit.model.cluster import ClusterRef, KubernetesNode, Pod
-from cockpit.model.error import LeaseHeldError
+from cockpit.model.error import LeaseHeldError, NotAllowedError
 from cockpit.model.event import (
     AttemptEnded,
     Event,
@@ -260,6 +260,25 @@ async def test_run_that_may_not_restart_is_left_alone() -> None:
         await of.poll()
         assert not of.cluster.asked
         assert "Reason: run demo " in of.lines[0]
+
+
+async def test_hang_is_captured_and_reported_without_the_right_to_exec(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The right was withdrawn after the start, which checks it."""
+
+    async def denied(*_: object, **more: object) -> ExecResult:
+        raise NotAllowedError("You cannot exec in pod t.", "it may not create pods/exec")
+
+    monkeypatch.setattr(Cluster, "exec", denied)
+    of = watched()
+    await of.poll()
+    assert not of.killed()
+    assert [line for line in of.lines if "captured in" in line]
+    assert "NOT done: You cannot exec in pod" in of.lines[-1]
+    assert "it may not create pods/exec" in of.lines[-1]
+    assert [line["result"] for line in audited()] == ["failed"]
+    assert not of.guard._memory.changes_s, "it used up none of the budget"
 
 
 async def test_process_that_has_ended_is_not_killed() -> None:

@@ -72,10 +72,7 @@ class _Ranks:
 
 def hung(world: int = 1_000, late: int = 777, clocks_apart_s: float = 0.0) -> Found:
     """Let rank `late` of `world` ranks be stuck; their clocks differ by up to `clocks_apart_s`."""
-    ranks, found, store = _Ranks(world, late), Found(), Store()
-    store.apply(RunSeen(at_s=1.0, source="t", run_id="r", name="", state=RunState.RUNNING))
-    places = tuple(Placement(rank, "", "", 1) for rank in range(world))
-    store.apply(AttemptStarted(at_s=1.0, source="t", run_id="r", attempt=1, placements=places))
+    ranks, found, store = _Ranks(world, late), Found(), running(world)
     collected = HangRound("r", 1, range(world), clock=lambda: ranks.now_s)
 
     def send(record: wire.Hang) -> None:
@@ -102,7 +99,7 @@ def hung(world: int = 1_000, late: int = 777, clocks_apart_s: float = 0.0) -> Fo
                 continue
             line = wire.encode(wire.Record(second, START_S + second, body))
             found.lines.append(len(line))
-            _read(store, line)
+            read(store, line)
             judged = verdict(store.runs["r"], START_S + second)
             if judged is not None and judged.confidence is not Confidence.LOW:
                 found.verdict, found.after_s = judged, second - STEPS
@@ -110,7 +107,16 @@ def hung(world: int = 1_000, late: int = 777, clocks_apart_s: float = 0.0) -> Fo
     return found
 
 
-def _read(store: Store, line: str) -> None:
+def running(world: int) -> Store:
+    """With a run `r` of that many ranks."""
+    store = Store()
+    store.apply(RunSeen(at_s=1.0, source="t", run_id="r", name="", state=RunState.RUNNING))
+    places = tuple(Placement(rank, "", "", 1) for rank in range(world))
+    store.apply(AttemptStarted(at_s=1.0, source="t", run_id="r", attempt=1, placements=places))
+    return store
+
+
+def read(store: Store, line: str) -> None:
     record = wire.decode(line)
     assert record is not None
     event = event_of(record)

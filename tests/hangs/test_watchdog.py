@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -179,6 +181,13 @@ def test_flight_recorder_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(flight_recorder, "_groups", one_group)
     monkeypatch.setattr(flight_recorder, "_dumps", lambda backends: torn)
     assert flight_recorder.read()[-1] == "the flight recorder was not read: KeyError"
+
+
+def test_torn_text_of_the_flight_recorder_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    c10d = SimpleNamespace(_dump_fr_trace_json=lambda **of: b'{"version": "2.10", "entries": [{"pg')
+    monkeypatch.setitem(sys.modules, "torch._C._distributed_c10d", c10d)
+    monkeypatch.setattr(flight_recorder, "_groups", one_group)
+    assert flight_recorder.read()[-1] == "the flight recorder was not read: JSONDecodeError"
 
 
 def test_flight_recorder_that_is_off_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from cockpit.insight.hang.place import Place, place
 from cockpit.insight.hang.text import _stack, lines
 from cockpit.insight.hang.types import Confidence, Kind, Verdict
 from cockpit.insight.hang.verdict import last_verdict, verdict
+from cockpit.insight.metrics.stall import stall
 from cockpit.model.alert import Severity
 from cockpit.model.event import AttemptStarted, Notice, RankSampled, RanksDumped, RunSeen
 from cockpit.model.hang import Collective, Dump, ProcessGroup, Reached, Stack, Thread
@@ -431,6 +432,45 @@ def test_middle_of_a_deep_stack_is_left_out() -> None:
     shown = _stack(Stack(frames, 20, "time.sleep"))
     assert shown[:2] == ["  time.sleep", "  f0 (a.py:0)"]
     assert shown[11:] == ["  … 26 frames", "→ f20 (a.py:20)", *(f"  {f}" for f in frames[-3:])]
+
+
+@pytest.mark.parametrize("stale", [(), (1,)])
+def test_stacks_alone_name_the_rank_outside_of_the_collective_and_what_is_missing(
+    stale: tuple[int, ...],
+) -> None:
+    less: dict[str, object] = {
+        "reached": (),
+        "collectives": (),
+        "missing": "torch 2.4.0 has no flight recorder",
+    }
+    late = [] if stale else [dump(1, 0, 0, waits=False, **less)]
+    dumps = [dump(rank, 1, 0, waits=True, **less) for rank in (0, 2, 3)]
+    found = judged(hung([*dumps, *late], stale=stale))
+    assert (found.ranks, found.confidence) == ((1,), Confidence.MEDIUM)
+    assert found.kind is (Kind.FROZEN if stale else Kind.USER)
+    waited = "Ranks 0, 2, 3 have waited in a collective for 31 s, and rank 1 is in none."
+    assert found.sentence.startswith(waited)
+    missing = f"{4 - len(stale)} ranks without collectives: torch 2.4.0 has no flight recorder"
+    assert missing in found.evidence
+
+
+@pytest.mark.parametrize("skew_s", [-420.0, 420.0])
+def test_clock_of_a_node_that_is_minutes_off_changes_neither_verdict_nor_times(
+    skew_s: float,
+) -> None:
+    """The times are those of the aggregator."""
+
+    def store(skew_s: float) -> Store:
+        late = dump(1, 0, 2, waits=False, at_s=100.0 + skew_s)
+        return hung([late, *(dump(rank, 1, 3, waits=True, at_s=100.0) for rank in (0, 2, 3))])
+
+    found = judged(store(skew_s))
+    assert found == judged(store(0.0))
+    assert (found.ranks, found.confidence, found.at_s) == ((1,), Confidence.HIGH, 100.0)
+    assert "No progress for 32.0 s. Newest dump: 1 s ago." in lines(found, now_s=101.0)
+    hung_since = stall(store(skew_s).runs["r"], 101.0)
+    assert hung_since is not None
+    assert hung_since.since_s == 69.0
 
 
 def test_random_dumps_are_judged_without_an_error() -> None:

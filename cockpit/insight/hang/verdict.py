@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
+from msgspec.structs import replace
+
 from cockpit import format
 from cockpit.insight.detectors.stuck_start import LACKING, between_since
 from cockpit.insight.hang.groups import group_states, stack_groups
@@ -103,10 +105,13 @@ class _Case:
             return self._progressing(found.waits[0], unknown)
         if found.waits:
             return self._network(found.waits)
+        everyone = self._dumps.keys() | set(self._view.silent)
         reporting = {rank for rank, at in self._places.items() if at is Place.REPORT}
-        others = (self._dumps.keys() | set(self._view.silent)) - reporting
-        if reporting and others:
+        if reporting and (others := everyone - reporting):
             return self._not_reporting(reporting, others)
+        by_stack = {rank for rank in self._dumps if self._is_in_an_unknown_collective(rank)}
+        if by_stack and (others := everyone - by_stack):
+            return self._outside(by_stack, others)
         if self._view.silent:
             return self._made(
                 Kind.FROZEN, self._view.silent, [f"{self._silent(self._view.silent)}."], True
@@ -213,6 +218,22 @@ class _Case:
         )
         kind = self._kind(others)
         return self._made(kind, others, [sentence, *self._where(others)], True)
+
+    def _is_in_an_unknown_collective(self, rank: int) -> bool:
+        """By its stack alone: its flight recorder was not read."""
+        missing = self._dumps[rank].dump.missing
+        return bool(missing) and self._places[rank] is Place.COLLECTIVE
+
+    def _outside(self, waiting: set[int], others: set[int]) -> Verdict:
+        """Without sequence numbers the ranks may be in different collectives: never certain."""
+        sentence = (
+            f"{ranks_text(waiting)} {has_or_have(waiting)} waited in a collective for "
+            f"{format.in_seconds(self._idle_s, 0)}, and {format.ranks(others)} "
+            f"{is_or_are(others)} in none."
+        )
+        found = self._made(self._kind(others), others, [sentence, *self._where(others)], True)
+        is_certain = found.confidence is Confidence.HIGH
+        return replace(found, confidence=Confidence.MEDIUM) if is_certain else found
 
     def _together(self) -> Verdict:
         """No rank waits for another: the ranks are stopped in the same kind of place."""
