@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from cockpit.actions.guard_acts import GuardActions
@@ -13,6 +12,7 @@ from cockpit.insight.causes.verdict import causes_of_run
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
 from cockpit.session.session import Session
+from cockpit.sources.polling.pause import pause
 from cockpit.store.store import Store
 
 POLL_S = 1.0
@@ -48,7 +48,7 @@ class Guard:
         while not self._is_ended:
             for decision in await self._session.ask(self.decide):
                 await self._carry_out(decision)
-            await asyncio.sleep(self._poll_s)
+            await pause(self._poll_s)
 
     def decide(self, store: Store) -> list[Decision]:
         """Decide what to do now: at most one change of the cluster per call."""

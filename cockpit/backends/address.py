@@ -37,6 +37,7 @@ from cockpit.model.event import (
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import as_sentence, one_line
 from cockpit.sources.polling.backoff import Backoff
+from cockpit.sources.polling.pause import pause
 from cockpit.sources.ray.dashboard import Dashboard
 
 POLL_S = 2.0
@@ -83,7 +84,7 @@ class AddressBackend(WithoutOperator):
                     wait_s, now = backoff.failed(), server_time()
                     yield self._seen(now, ClusterHealth.UNKNOWN, one_line(error.what))
                     yield source_health(now, SOURCE, error, now + wait_s)
-                    await self._sleep(wait_s)
+                    await pause(wait_s, self._sleep)
                     continue
                 backoff.worked()
                 now = server_time()
@@ -93,7 +94,7 @@ class AddressBackend(WithoutOperator):
                 yield GroupsListed(at_s=now, source=SOURCE, groups=_groups(nodes))
                 yield PodsListed(at_s=now, source=SOURCE, pods=tuple(map(_pod, nodes)))
                 yield source_health(now, SOURCE)
-                await self._sleep(POLL_S)
+                await pause(POLL_S, self._sleep)
 
     async def dashboard(self) -> DashboardRoute:
         url, headers = dashboard_address(self._url, self._token())

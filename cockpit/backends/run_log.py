@@ -17,6 +17,7 @@ from cockpit.model.error import CockpitError, NotAllowedError, UsageError
 from cockpit.model.event import Event, LogLines, SourceHealth, source_health
 from cockpit.model.text import one_line
 from cockpit.sources.polling.backoff import Backoff
+from cockpit.sources.polling.pause import pause
 from cockpit.sources.ray import run_logs
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.log_follower import Follower, Trouble
@@ -114,7 +115,7 @@ class AllLogs:
         try:
             ticked = 0
             while self._is_going():
-                await asyncio.sleep(TICK_S)
+                await pause(TICK_S)
                 yield
                 ticked += 1
                 if ticked % RANKS_EVERY == 0:
@@ -256,7 +257,7 @@ class RunLogSource:
                 except CockpitError as error:
                     wait_s, now = backoff.failed(), self._clock()
                     yield source_health(now, self.name, error, now + wait_s)
-                    await asyncio.sleep(wait_s)
+                    await pause(wait_s)
                     continue
                 async with aclosing(self._lines(logs, notes)) as events:
                     async for event in events:

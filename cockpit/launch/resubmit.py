@@ -17,6 +17,7 @@ from cockpit.launch.submission import LaunchSpec
 from cockpit.model.error import UnreachableError
 from cockpit.model.run import Job, JobStatus
 from cockpit.sources.polling.backoff import Backoff
+from cockpit.sources.polling.pause import pause
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.http import AnswerError, MissingError
 
@@ -61,14 +62,14 @@ async def submit_and_resubmit(
             if away != error.what:
                 away = error.what
                 log(f"{error.what}: waiting for it.")
-            await sleep(backoff.failed())
+            await pause(backoff.failed(), sleep)
             continue
         backoff.worked()
         if away and job is not None:
             log("The cluster answers again.")
             away = ""
         if job is None:
-            await sleep(LOOK_S)
+            await pause(LOOK_S, sleep)
             continue
         if not was_lost(job) or times <= 0:
             return job
@@ -112,7 +113,7 @@ async def _again(
             if waited_s > GIVE_UP_S:
                 raise
             waited_s += (wait_s := backoff.failed())
-            await sleep(wait_s)
+            await pause(wait_s, sleep)
             if await _was_taken(dashboard, again.submission_id):
                 return again
         else:

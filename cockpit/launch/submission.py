@@ -6,7 +6,6 @@ script shows its attempts and reports.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
 import shlex
@@ -31,6 +30,7 @@ from cockpit.model.run import Job
 from cockpit.model.secret import MASKED, masked, masked_command
 from cockpit.model.text import one_line
 from cockpit.sources.mlflow import source
+from cockpit.sources.polling.pause import pause
 from cockpit.sources.ray.dashboard import Dashboard, Submission
 from cockpit.sources.ray.http import AnswerError, MissingError
 from training.telemetry.wire import CALLBACK, TUNE_CALLBACK
@@ -272,7 +272,7 @@ async def delete(dashboard: Dashboard, job_id: str) -> None:
     since_end_s = max(0.0, server_time() - (job.ended_s or 0.0))  # by two clocks
     looks_until_s = time.monotonic() + RETURNS_WITHIN_S - since_end_s
     while time.monotonic() < looks_until_s:
-        await asyncio.sleep(0.5)
+        await pause(0.5)
         with suppress(MissingError):
             await dashboard.job(job_id)
             await dashboard.delete(job_id)

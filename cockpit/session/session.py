@@ -22,6 +22,7 @@ from cockpit.model.clock import server_time
 from cockpit.model.event import Event, Notice, SourceHealth
 from cockpit.model.text import one_line
 from cockpit.sources.polling.interval import Pace
+from cockpit.sources.polling.pause import pause
 from cockpit.store.store import Store
 
 T = TypeVar("T")
@@ -248,7 +249,7 @@ class Session:
                 self.dispatch(
                     SourceHealth(at_s=now, source=name, ok=False, error=why, retry_at_s=retry)
                 )
-                await asyncio.sleep(RESTART_AFTER_S)
+                await pause(RESTART_AFTER_S)
 
 
 def _set_result(

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from cockpit.drills.engine.journal import Entry
 from cockpit.drills.engine.pod_script import has_answered
 from cockpit.drills.faults.fault import Prepared
+from cockpit.sources.polling.pause import end_if_cancelled
 
 T = TypeVar("T")
 
@@ -59,7 +60,7 @@ class Abort:
                 async with asyncio.timeout(self._every_s):
                     await self._requested.wait()
             except TimeoutError:
-                continue
+                end_if_cancelled()
         return self._why
 
 

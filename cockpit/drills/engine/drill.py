@@ -46,6 +46,7 @@ from cockpit.insight.recovery.measurement import Reading, baseline
 from cockpit.model.drill import DrillRecord, KeptDrill, Stage, Verdict
 from cockpit.model.error import CockpitError, ReplacedError, UsageError
 from cockpit.model.text import as_sentence, one_line
+from cockpit.sources.polling.pause import pause
 from cockpit.store.store import Store
 
 T = TypeVar("T")
@@ -259,7 +260,7 @@ class Experiment:
                     asked_s = now_s
                     found = await self._probes.holds_meanwhile()
                     failed = failed or found
-                await asyncio.sleep(max(0.0, min(LOOK_S, until_s - time.monotonic())))
+                await pause(max(0.0, min(LOOK_S, until_s - time.monotonic())))
         finally:
             for task in doing:
                 task.cancel()
@@ -323,7 +324,7 @@ class Experiment:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 return False
-            await asyncio.sleep(min(LOOK_S, left_s))
+            await pause(min(LOOK_S, left_s))
         return True
 
     async def _within(self, limit_s: float, what: str, work: Awaitable[T]) -> T:

@@ -22,6 +22,7 @@ from cockpit.backends.protocol import Backend
 from cockpit.format import in_seconds
 from cockpit.model.error import CockpitError, LeaseHeldError
 from cockpit.model.text import one_line
+from cockpit.sources.polling.pause import pause
 
 Guard = Callable[[Coroutine[Any, Any, None]], Coroutine[Any, Any, None]]
 """Runs it, and raises when the drill is aborted."""
@@ -91,7 +92,7 @@ async def acquire(
     on_wait(f"waiting {in_seconds(seen.ttl_s)} for a renewal of the lease. {one_line(seen.why)}")
     until_s = timing.clock() + seen.ttl_s
     while timing.clock() < until_s:
-        await timing.sleep(timing.retry_s)
+        await pause(timing.retry_s, timing.sleep)
         try:
             await backend.hold(holder, timing.duration_s)
             return
@@ -112,7 +113,7 @@ async def keep(
     renewed_s = timing.clock()
     pause_s = timing.renew_s
     while True:
-        await timing.sleep(pause_s)
+        await pause(pause_s, timing.sleep)
         left_s = renewed_s + timing.deadline_s - timing.clock()
         try:
             async with asyncio.timeout(max(left_s, timing.retry_s)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 from msgspec.structs import replace
@@ -26,6 +25,7 @@ from cockpit.format import in_seconds
 from cockpit.model.error import CockpitError
 from cockpit.model.event import DrillInjected, Notice
 from cockpit.model.text import one_line
+from cockpit.sources.polling.pause import pause
 
 RETRY_S = 1.0
 """How soon it looks again when a kill is due and there is nothing to kill: the run is on its way
@@ -44,7 +44,7 @@ async def random_kills(context: DrillContext, victims: Victims, order: Order) ->
         number = 0
         due_s = time.monotonic() + order.random.expovariate(1 / mtbf_s)
         while True:
-            await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+            await pause(max(0.0, due_s - time.monotonic()))
             try:
                 await kill_one(context, chosen, groups, order, number + 1)
             except CockpitError as error:

@@ -38,6 +38,7 @@ from cockpit.model.error import CockpitError
 from cockpit.model.run import Job
 from cockpit.model.scale import ScaleRequest
 from cockpit.model.text import one_line
+from cockpit.sources.polling.pause import pause
 from cockpit.store.run import RunView
 from cockpit.store.selectors import going_run
 from cockpit.store.store import Store
@@ -215,7 +216,7 @@ class GameDayRun:
                 return "it holds"
             if time.monotonic() >= deadline_s:
                 raise CockpitError(f"After {in_seconds(step.within_s)}: {'; '.join(failed)}.")
-            await asyncio.sleep(LOOK_S)
+            await pause(LOOK_S)
 
     async def _scale(self, step: Scale) -> str:
         done = await self._actions.scale(ScaleRequest(step.group, step.to, uid=self._uid))
@@ -259,7 +260,7 @@ class GameDayRun:
         while not await self._context.ask(come):
             if time.monotonic() >= deadline_s:
                 raise CockpitError(f"After {in_seconds(within_s)} {missing}.")
-            await asyncio.sleep(LOOK_S)
+            await pause(LOOK_S)
 
     async def _stop_launched(self, *, wait: bool) -> None:
         for task in self._staying:

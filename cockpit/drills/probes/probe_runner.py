@@ -15,6 +15,7 @@ from cockpit.format import in_seconds
 from cockpit.model.drill import ProbeResult, Stage
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
+from cockpit.sources.polling.pause import pause
 from cockpit.store.selectors import going_run
 
 EVERY_S = 2.0
@@ -56,7 +57,7 @@ class ProbeRunner:
                 self._log_results(answers)
                 return _failed(answers)
             self._log.stage(Stage.BEFORE, f"no steady state yet: {_failed(unknown)}")
-            await asyncio.sleep(min(EVERY_S, left_s))
+            await pause(min(EVERY_S, left_s))
 
     async def holds_again(self) -> str:
         """Evaluate the probes after. Only their last results are emitted.
@@ -71,7 +72,7 @@ class ProbeRunner:
             if left_s <= 0 or all(answer.ok for answer in answers):
                 self._log_results(answers)
                 return _failed(answers)
-            await asyncio.sleep(min(EVERY_S, left_s))
+            await pause(min(EVERY_S, left_s))
 
     async def abort_conditions(self) -> str:
         """Return the first probe that fails. An unavailable one aborts nothing."""

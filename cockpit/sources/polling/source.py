@@ -15,6 +15,7 @@ from cockpit.model.event import Event, SourceHealth
 from cockpit.model.text import one_line
 from cockpit.sources.polling.backoff import Backoff
 from cockpit.sources.polling.interval import Pace
+from cockpit.sources.polling.pause import pause
 
 
 class PollingOptions(TypedDict, total=False):
@@ -76,7 +77,7 @@ class PollingSource(ABC):
                 except CockpitError as error:
                     wait_s = self._pause_s(self._backoff.failed(), self.failed_rest_s)
                     yield self.health(wait_s, ok=False, error=str(error))
-                await self._sleep(self._wait_s)
+                await pause(self._wait_s, self._sleep)
         finally:
             await self.close()
 

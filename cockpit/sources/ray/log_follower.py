@@ -20,6 +20,7 @@ from msgspec import Struct
 from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.model.text import clean
 from cockpit.sources.polling.backoff import Backoff
+from cockpit.sources.polling.pause import pause
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.http import MissingError
 
@@ -105,7 +106,7 @@ class Follower:
                             yield batch
                 if last:
                     return
-                await asyncio.sleep(CLEAN_END_WAIT_S if file.node_id else self._poll_s)
+                await pause(CLEAN_END_WAIT_S if file.node_id else self._poll_s)
             except _ReplacedError:
                 self._given = _Given()
             except NotAllowedError:
@@ -121,7 +122,7 @@ class Follower:
                 wait_s = self._backoff.failed()
                 # A driver's file is there a little after the driver: no trouble yet.
                 yield () if isinstance(error, MissingError) else Trouble(error, wait_s)
-                await asyncio.sleep(wait_s)
+                await pause(wait_s)
 
     async def _rest(self, file: LogFile) -> AsyncGenerator[Batch, None]:
         """The lines that were not yielded yet, up to the current end of the file."""

@@ -20,6 +20,7 @@ from cockpit.model.run import RunState
 from cockpit.model.text import one_line
 from cockpit.sources.polling.backoff import Backoff
 from cockpit.sources.polling.interval import Pace
+from cockpit.sources.polling.pause import end_if_cancelled, pause
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.http import MissingError, NoDataError
 from cockpit.sources.telemetry.events import SOURCE, event_of
@@ -149,7 +150,7 @@ class TelemetrySource:
         return self._pace.pause_s(active_s, FIND_REST_S) if self._pace else active_s
 
     async def _rest(self, seconds: float) -> None:
-        await (self._pace.sleep if self._pace else self._sleep)(seconds)
+        await pause(seconds, self._pace.sleep if self._pace else self._sleep)
 
     async def _head(self) -> str:
         for node in await self._dashboard.nodes():
@@ -194,11 +195,12 @@ class TelemetrySource:
                     continue
                 whole, stream.done = False, over
                 if follow:
-                    await self._sleep(CLEAN_END_WAIT_S)
+                    await pause(CLEAN_END_WAIT_S, self._sleep)
             except RereadError:
                 whole = True
                 continue
             except NoDataError:
+                end_if_cancelled()
                 whole = stream.progress.seq == 0
             except MissingError:
                 if (number := stream.next) is not None:
@@ -213,7 +215,7 @@ class TelemetrySource:
                 if stream.progress.seq > before:
                     backoff.worked()
                 stream.read.set()
-                await self._sleep(backoff.failed())
+                await pause(backoff.failed(), self._sleep)
             stream.read.set()
         stream.progress.finish()
 

@@ -24,6 +24,7 @@ from cockpit.model.decoding.limited_json import loads
 from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.model.text import one_line
 from cockpit.sources.polling.backoff import Backoff
+from cockpit.sources.polling.pause import end_if_cancelled, pause
 
 T = TypeVar("T")
 
@@ -131,7 +132,7 @@ class Reflector(Generic[T]):
                         continue
                     # Too old: list again, the old list stays until then. Not in a circle.
                     self._version = ""
-                    await asyncio.sleep(self._backoff.failed())
+                    await pause(self._backoff.failed())
                 except CockpitError as error:
                     await self._rest(error)
         finally:
@@ -142,7 +143,7 @@ class Reflector(Generic[T]):
         slow = missing or isinstance(error, NotAllowedError)
         wait_s = REFUSED_RETRY_S * random.uniform(0.9, 1.1) if slow else self._backoff.failed()
         self._set_health(Health(False, error, server_time() + wait_s, missing))
-        await asyncio.sleep(wait_s)
+        await pause(wait_s)
 
     async def _list(self) -> None:
         found: dict[str, T] = {}
@@ -183,10 +184,11 @@ class Reflector(Generic[T]):
         except NoDataError:
             if not self._open:
                 raise
+            end_if_cancelled()
             return  # as good as ended: taken up again, and reported only if that fails
         if time.monotonic() - begun < 1.0:
             # A server that ends each watch at once must not be polled in a tight loop.
-            await asyncio.sleep(self._backoff.failed())
+            await pause(self._backoff.failed())
 
     def _opened(self) -> None:
         self._open = True

@@ -21,6 +21,7 @@ from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.model.text import one_line
 from cockpit.model.waiting import ClaimState, QueueEntry, QueueState
+from cockpit.sources.polling.pause import pause
 
 RECHECK_S = 600.0
 """How often it checks whether Kueue or Volcano was installed."""
@@ -89,8 +90,7 @@ class QueueWatch:
             found = await self._discovered()
             if found:
                 break
-            _end_if_cancelled()
-            await asyncio.sleep(RECHECK_S)
+            await pause(RECHECK_S)
         async with asyncio.TaskGroup() as tasks:
             for kind in KINDS:
                 if kind.group in found:
@@ -110,8 +110,7 @@ class QueueWatch:
                 self._on_change(Queues(missing=(_right(error, "the API groups"),)))
                 return {}
             except CockpitError:
-                _end_if_cancelled()
-                await asyncio.sleep(RETRY_S)  # the watch of the cluster reports the reason
+                await pause(RETRY_S)  # the watch of the cluster reports the reason
                 continue
             if not found:
                 self._on_change(Queues())
@@ -151,7 +150,7 @@ class QueueWatch:
                     self._reported, self._positions_known = reported, True
                     self._compose()
                 # Others move ahead without a change of what is watched here.
-                await asyncio.sleep(POSITIONS_S)
+                await pause(POSITIONS_S)
 
     def _waiting(self) -> set[str]:
         """The queues in which a workload waits."""
@@ -188,13 +187,6 @@ def entries(
         ),
         *volcano.entries((objects.get("podgroups") or {}).values(), by_name("queues")),
     )
-
-
-def _end_if_cancelled() -> None:
-    """A request that fails while it is cancelled hides the cancellation behind its own error."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
 
 
 async def version_of(client: KubeClient, group: str) -> str:

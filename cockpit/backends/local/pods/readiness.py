@@ -14,6 +14,7 @@ from cockpit.backends.local.pods.pods import Pods
 from cockpit.backends.local.spec import ClusterSpec
 from cockpit.model.decoding.limited_json import MAX_BYTES, loads
 from cockpit.model.error import CockpitError
+from cockpit.sources.polling.pause import pause
 
 STARTING_PERIOD_S = 0.2
 REST_PERIOD_S = 5.0
@@ -35,7 +36,7 @@ class Probe:
             waited_s = 0.0
             # In short sleeps, so that a pod that is started in between is checked soon.
             while waited_s < (STARTING_PERIOD_S if starting else REST_PERIOD_S):
-                await asyncio.sleep(STARTING_PERIOD_S)
+                await pause(STARTING_PERIOD_S)
                 waited_s += STARTING_PERIOD_S
                 starting = starting or any(pod.ready_s is None for pod in self._pods.started)
 
