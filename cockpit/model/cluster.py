@@ -140,12 +140,21 @@ class KubernetesNode(Struct, frozen=True):
     memory_bytes: int = 0
     gpus: float = 0.0
     """The resources that it offers to pods (allocatable)."""
+    gpus_withdrawn: float = 0.0
+    """GPUs that it has (capacity) and does not offer: they are unhealthy to the device plugin."""
     taints: tuple[str, ...] = ()
     uid: str = ""
     """Unlike the name, never reused for another node."""
     problems: tuple[str, ...] = ()
     """Conditions and taints that report a problem: of the kubelet, of node-problem-detector, or of
     a GPU operator."""
+
+    @property
+    def withdrawn(self) -> str:
+        """`1 of 8 GPUs withdrawn`; empty without any."""
+        if not self.gpus_withdrawn:
+            return ""
+        return f"{self.gpus_withdrawn:g} of {self.gpus + self.gpus_withdrawn:g} GPUs withdrawn"
 
 
 class QuotaRoom(Struct, frozen=True):

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cockpit.model.cluster import Node, NodeType, Pod, PodPhase
-from cockpit.model.event import NodesListed, PodsListed, SourceHealth
+from cockpit.model.cluster import KubernetesNode, Node, NodeType, Pod, PodPhase
+from cockpit.model.event import KubernetesNodesListed, NodesListed, PodsListed, SourceHealth
 
 REMOVED_KEPT = 500
 STATES_KEPT = 24
@@ -65,6 +65,19 @@ class NodeDeath(Struct, frozen=True):
     at_s: float
 
 
+class Withdrawal(Struct, frozen=True):
+    """A K8s node offers fewer GPUs than it has, from `at_s` on."""
+
+    node: str
+    at_s: float
+    what: str
+    """`1 of 8 GPUs withdrawn`."""
+    is_partial: bool
+    """False when all are: then the device plugin itself may have ended."""
+    is_seen: bool
+    """False when it was so in the first list: the time is unknown."""
+
+
 class Gap(Struct, frozen=True):
     """A time without data from a source. `ended_s` is None while the gap is open."""
 
@@ -80,6 +93,7 @@ class Past(Struct):
     pods: dict[str, PodPast] = field(default_factory=dict)
     """By name: running pods, and the newest of the deleted ones."""
     deaths: deque[NodeDeath] = field(default_factory=lambda: deque(maxlen=DEATHS_KEPT))
+    withdrawals: deque[Withdrawal] = field(default_factory=lambda: deque(maxlen=DEATHS_KEPT))
     gaps: dict[str, tuple[Gap, ...]] = field(default_factory=dict)
     """By source, the newest last."""
     _last_update_s: dict[str, float] = field(default_factory=dict)
@@ -103,6 +117,18 @@ class Past(Struct):
         for node in before.values():
             if node.alive and node.id not in alive:
                 self.deaths.append(NodeDeath(node.id, node.ip, event.at_s))
+
+    def take_kubernetes_nodes(
+        self, before: Mapping[str, KubernetesNode], event: KubernetesNodesListed
+    ) -> None:
+        for node in event.nodes:
+            earlier = before.get(node.name)
+            if node.gpus_withdrawn > (earlier.gpus_withdrawn if earlier is not None else 0.0):
+                self.withdrawals.append(
+                    Withdrawal(
+                        node.name, event.at_s, node.withdrawn, node.gpus > 0, earlier is not None
+                    )
+                )
 
     def take_health(self, event: SourceHealth) -> None:
         """Logs and some backend events may be rare: only a failure is a gap."""

@@ -200,6 +200,7 @@ class Store(Struct):
                 self.past.take_nodes(self.nodes, event)
                 self.nodes = {node.id: node for node in event.nodes}
             case KubernetesNodesListed():
+                self.past.take_kubernetes_nodes(self.kubernetes_nodes, event)
                 self.kubernetes_nodes = {node.name: node for node in event.nodes}
             case ClustersListed():
                 self.fleet[event.context] = event.clusters

@@ -9,10 +9,13 @@ from cockpit.drills.faults.catalog import NAMES
 from cockpit.insight.causes.rules import ADVICE, DRILLS, RULES, match
 from cockpit.insight.causes.types import Advice, Category, Confidence
 from cockpit.insight.causes.verdict import causes_of_run, newest_cause
+from cockpit.model.cluster import KubernetesNode
 from cockpit.model.event import (
     AttemptEnded,
     AttemptStarted,
     DrillInjected,
+    Event,
+    KubernetesNodesListed,
     LogExcerpted,
     NodesListed,
 )
@@ -95,6 +98,56 @@ def test_node_that_was_dead_when_first_seen_is_a_cause_of_medium_confidence() ->
         Confidence.MEDIUM,
     )
     assert found.quote == "received SIGTERM"
+
+
+def offers(at_s: float, gpus: float) -> KubernetesNodesListed:
+    """The node of rank 1, which has 8 GPUs."""
+    node = KubernetesNode("m-1", ready=True, gpus=gpus, gpus_withdrawn=8.0 - gpus)
+    return KubernetesNodesListed(at_s=at_s, source="backend", nodes=(node,))
+
+
+CUDA = "rank 1: RuntimeError: CUDA error: unspecified launch failure"
+
+
+def test_gpu_that_kubernetes_withdrew_near_the_end_is_the_cause() -> None:
+    events = attempt(CUDA, offers(T0, 8.0), offers(ENDED_S - 3, 7.0))
+    found = verdict(Case("x", Category.GPU, events))
+    assert (found.category, found.confidence) == (Category.GPU, Confidence.HIGH)
+    assert (found.ranks, found.node, found.since_s) == ((1,), "m-1", ENDED_S - 3)
+    assert found.sentence == "Rank 1 on w-1 lost a GPU, which Kubernetes withdrew."
+    assert (found.quoted_from, found.quote) == ("K8s node", "node m-1: 1 of 8 GPUs withdrawn")
+
+
+@pytest.mark.parametrize(
+    ("listed", "confidence"),
+    [
+        # The device plugin may have ended: all of its GPUs are withdrawn then.
+        ((offers(T0, 8.0), offers(ENDED_S - 3, 0.0)), Confidence.MEDIUM),
+        # It was so in the first list, after the end: since when is not known.
+        ((offers(ENDED_S + 60, 7.0),), Confidence.LOW),
+    ],
+)
+def test_withdrawn_gpu_of_less_certain_meaning(
+    listed: tuple[Event, ...], confidence: Confidence
+) -> None:
+    found = verdict(Case("x", Category.GPU, (*attempt(f"rank 1: {DIED}"), *listed)))
+    assert (found.category, found.confidence) == (Category.GPU, confidence)
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        (offers(T0, 7.0),),
+        (offers(T0, 8.0), offers(ENDED_S + 600, 7.0)),
+        (offers(T0, 7.0), offers(ENDED_S - 3, 7.0)),
+        (offers(T0, 7.0), offers(ENDED_S - 3, 8.0)),
+    ],
+    ids=["before", "long after", "unchanged", "restored"],
+)
+def test_gpu_that_was_withdrawn_at_another_time_is_no_cause(listed: tuple[Event, ...]) -> None:
+    """The attempt began without it."""
+    found = verdict(Case("x", Category.KILLED, (*listed[:1], *attempt(f"rank 1: {DIED}"), *listed)))
+    assert found.category is Category.KILLED
 
 
 def test_standard_error_of_a_rank_shows_that_it_crashed() -> None:

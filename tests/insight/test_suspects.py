@@ -227,12 +227,14 @@ def test_node_condition_makes_a_suspect_and_a_deleted_node_is_left_out() -> None
         KubernetesNode("gpu-1", ready=True),
         KubernetesNode("gpu-2", ready=True, cordoned=True, problems=("KernelDeadlock",)),
         KubernetesNode("gpu-3", ready=False, reason="kubelet stopped posting node status"),
+        KubernetesNode("gpu-4", ready=True, gpus=7.0, gpus_withdrawn=1.0),
     ]
     history = [RunIncidents(("", "", ""), failed("gpu-9", 1, Kind.GPU_ERROR), {})]
     found = suspects(history, nodes)
     assert [(one.node, one.evidence, one.cordoned) for one in found] == [
         ("gpu-3", ("now: not ready: kubelet stopped posting node status",), False),
         ("gpu-2", ("now: condition KernelDeadlock",), True),
+        ("gpu-4", ("now: 1 of 8 GPUs withdrawn by their device plugin",), False),
     ]
 
 

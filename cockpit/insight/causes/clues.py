@@ -39,6 +39,7 @@ DRILL_WEIGHT, OTHER_DRILL_WEIGHT, DRILL_SUPPORT = 96, 50, 20
 MEMORY_KILL_WEIGHT, MEMORY_KILL_NEAR_WEIGHT = 98, 72
 HANG_WEIGHT = 72
 DEAD_NODE_WEIGHT = 70
+WITHDRAWN_WEIGHT, ALL_WITHDRAWN_WEIGHT, LONG_WITHDRAWN_WEIGHT = 93, 70, 50
 LINES, LINE = 1_000, 2_000
 """The number of last lines of a log that are matched, and of first characters of each."""
 EXIT_CODE = "Job entrypoint command failed with exit code"
@@ -131,6 +132,7 @@ def of_attempt(store: Store, run: RunView, attempt: AttemptView) -> list[Clue]:
     found += _of_notices(store, attempt, end_s)
     found += _of_nodes(store, attempt, end_s)
     found += _of_dead_nodes(store, run, attempt)
+    found += _of_withdrawn_gpus(store, attempt, end_s)
     found += _of_hang(store, run, attempt, end_s)
     found += _of_xid(run, attempt, end_s)
     located = [_located(store, attempt, clue) for clue in found]
@@ -305,6 +307,25 @@ def _of_dead_nodes(store: Store, run: RunView, attempt: AttemptView) -> Iterator
             quote = one_line(node.state_message or f"node {node_id[:8]} is dead", 300)
             yield Clue(
                 Category.NODE, DEAD_NODE_WEIGHT, "lost its node", quote, "Ray node", ranks=ranks
+            )
+
+
+def _of_withdrawn_gpus(store: Store, attempt: AttemptView, end_s: float) -> Iterator[Clue]:
+    """Of the K8s nodes of the ranks. Its time is unknown where it was so in the first list."""
+    pods = {pod.host: pod for pod in _hosts(store, attempt) if pod.host}
+    for one in store.past.withdrawals:
+        is_near = one.is_seen and _is_near(one.at_s, attempt, end_s)
+        if one.node in pods and (is_near or (not one.is_seen and one.at_s > end_s)):
+            near_weight = WITHDRAWN_WEIGHT if one.is_partial else ALL_WITHDRAWN_WEIGHT
+            yield Clue(
+                Category.GPU,
+                near_weight if is_near else LONG_WITHDRAWN_WEIGHT,
+                "lost a GPU, which Kubernetes withdrew",
+                f"node {one.node}: {one.what}",
+                "K8s node",
+                one.at_s if is_near else None,
+                pod=pods[one.node].name,
+                node=one.node,
             )
 
 

@@ -2,7 +2,7 @@
 
 A node is suspect with one of these:
 
-- a condition or a taint that reports a problem, or it is not ready
+- a condition or a taint that reports a problem, a GPU that was withdrawn, or it is not ready
 - a GPU error (an Xid, or an uncorrected memory error)
 - at least 2 failures, and more than chance explains: with the failure rate of the other nodes,
   that number would happen with a probability below 5 % (the tail of a Poisson distribution)
@@ -107,6 +107,8 @@ def _now(node: KubernetesNode | None) -> list[_Evidence]:
     for problem in node.problems:
         kind = "" if problem.startswith("taint ") else "condition "
         found.append((CONDITION_WEIGHT, f"now: {kind}{problem}"))
+    if node.gpus_withdrawn:
+        found.append((CONDITION_WEIGHT, f"now: {node.withdrawn} by their device plugin"))
     return found
 
 

@@ -226,6 +226,12 @@ def test_a_node_reports_what_it_offers_and_its_pressure() -> None:
     ]
     problems = ("KernelDeadlock", "GpuHealthy", "taint example.com/gpu-health=unhealthy")
     assert objects.kubernetes_node(sick).problems == problems
+    sick["status"]["capacity"] = {"cpu": "100", "nvidia.com/gpu": "8"}
+    assert objects.kubernetes_node(sick).withdrawn == ""
+    sick["status"]["allocatable"]["nvidia.com/gpu"] = "7"
+    assert objects.kubernetes_node(sick).withdrawn == "1 of 8 GPUs withdrawn"
+    del sick["status"]["allocatable"]["nvidia.com/gpu"]
+    assert objects.kubernetes_node(sick).withdrawn == "8 of 8 GPUs withdrawn"
     lost = copy.deepcopy(NODE)
     lost["status"]["conditions"][1] = {
         "type": "Ready",

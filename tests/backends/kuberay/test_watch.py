@@ -24,6 +24,7 @@ from tests.backends.kuberay.by_hand import Place
 from tests.cluster.raycluster import Group
 
 E = TypeVar("E", bound=Event)
+GPUS = {"nvidia.com/gpu": "8"}
 HOSTILE = "bad\x1b[2J\x1b]0;owned\x07\u202e"
 
 
@@ -152,6 +153,27 @@ async def test_a_probe_that_fails_and_a_node_that_is_lost_are_reasons(place: Pla
             lines.append(reason)
     place.ask("DELETE", f"/api/v1/nodes/{place.missing_node}")
     assert "Readiness probe failed" in lines
+
+
+async def test_gpu_that_the_device_plugin_withdraws_is_reported(place: Place) -> None:
+    place.cluster()
+    name = place.missing_node
+    path = f"/api/v1/nodes/{name}/status"
+
+    def withdrawn(listed: KubernetesNodesListed) -> list[str]:
+        return [node.withdrawn for node in listed.nodes if node.name == name]
+
+    place.node(name, ready=True)
+    place.merge(path, {"status": dict.fromkeys(("capacity", "allocatable"), GPUS)})
+    async with place.backend() as backend:
+        reported = asyncio.create_task(
+            seen(backend, KubernetesNodesListed, lambda event: any(withdrawn(event)))
+        )
+        well = await seen(backend, KubernetesNodesListed, lambda event: bool(withdrawn(event)))
+        place.merge(path, {"status": {"allocatable": {"nvidia.com/gpu": "7"}}})
+        assert withdrawn(await reported) == ["1 of 8 GPUs withdrawn"]
+    assert withdrawn(well) == [""]
+    place.ask("DELETE", f"/api/v1/nodes/{name}")
 
 
 async def test_a_namespace_that_does_not_exist_is_a_cluster_that_is_not_there(

@@ -138,7 +138,7 @@ def _note(cluster: RayCluster, group: GroupSpec, desired: int, running: int) -> 
 
 def kubernetes_node(raw: Any) -> KubernetesNode:
     meta, spec, status = mapping(raw, "metadata"), mapping(raw, "spec"), mapping(raw, "status")
-    room = mapping(status, "allocatable")
+    room, capacity = mapping(status, "allocatable"), mapping(status, "capacity")
     ready: dict[str, Any] = next(
         (e for e in items(status, "conditions") if text(e, "type") == "Ready"), {}
     )
@@ -162,6 +162,9 @@ def kubernetes_node(raw: Any) -> KubernetesNode:
         cpus=quantity(room.get("cpu")),
         memory_bytes=int(quantity(room.get("memory"))),
         gpus=sum(quantity(room.get(name)) for name in GPUS),
+        gpus_withdrawn=sum(
+            max(0.0, quantity(capacity.get(name)) - quantity(room.get(name))) for name in GPUS
+        ),
         taints=tuple(
             ":".join(part for part in (text(each, "key"), text(each, "effect")) if part)
             for each in items(spec, "taints")
