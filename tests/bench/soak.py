@@ -27,7 +27,7 @@ def measure() -> Table:
     lines = [
         Line("drills", f"{len(result.drills)}, of {faults} faults"),
         Line("their verdicts", verdicts, "one each", all(drill.verdict for drill in result.drills)),
-        Line("launches of the run, whose head some drills kill", f"{result.launches}"),
+        Line("submissions of the job, whose head some drills kill", f"{result.submissions}"),
         Line(
             "the screen's memory, settled to the end",
             f"{memory} MB ({result.growth:+.1%})",
@@ -45,9 +45,9 @@ def measure() -> Table:
     ]
     return Table(
         "A soak",
-        f"{result.seconds:g} s with seed {result.seed} on a Kubernetes with a RayCluster of two "
-        "workers: a run of 2 ranks, drills from the catalogue one after another, at most one a "
-        "minute, and beside them: "
+        f"{result.seconds:g} s with seed {result.seed} on a Kubernetes with a RayCluster of three "
+        "workers, one of them a spare: a run of 2 ranks, drills from the catalogue one after "
+        "another, at most one a minute, and beside them: "
         f"{', '.join(result.disturbances)}. One screen in tmux all the while; the state directory "
         "is a disk of 64 MB.",
         lines,

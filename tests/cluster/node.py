@@ -161,6 +161,10 @@ def _kubelet(plane: ControlPlane) -> None:
         "maxPods": 60,
         "oomScoreAdj": 0,
         "shutdownGracePeriod": "0s",
+        # Workers that lose their head restart several times before the next one answers. By default
+        # the delay is then up to 5 minutes, and is reset only after 10 minutes without a restart.
+        "featureGates": {"KubeletCrashLoopBackOffMax": True},
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "20s"},
     }
     _write_yaml(space.folder / "kubelet.yaml", config)
     space.start(

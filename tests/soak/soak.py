@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -22,7 +23,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,9 @@ RECOVERY_S = 90.0
 DRILL_TIMEOUT_S = 420.0
 INTERRUPTED_S = 60.0
 START_TIMEOUT_S = 240.0
+NO_RUN_S = 180.0
+"""Without a run that makes steps for longer than this, something is broken."""
+RESUBMITS = 1_000
 USAGE_EVERY_S = 300.0
 MOST_DESCRIPTORS_MORE = 8
 MOST_THREADS_MORE = 4
@@ -81,7 +85,7 @@ class Result:
     seconds: float
     seed: int
     drills: list[Outcome] = field(default_factory=list)
-    launches: int = 0
+    submissions: int = 0
     disturbances: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     growth: float = 0.0
@@ -128,15 +132,17 @@ class Soak:
         self._began_s = 0.0
         self._over = threading.Event()
         self._full = threading.Event()
+        self._launcher: subprocess.Popen[bytes] | None = None
+        self._ran_s = 0.0
         self._objects = folder / "objects.json"
         self.screen: Screen | None = None
 
     # -- the run of the soak
 
     def run(self) -> Result:
-        self._began_s = time.monotonic()
+        self._began_s = self._ran_s = time.monotonic()
         self.log(f"{self.seconds:g} s with seed {self.result.seed}")
-        self.keep_running()
+        self.await_run()
         self.screen = Screen(
             self.disk,
             self._folder / "tmux",
@@ -161,7 +167,7 @@ class Soak:
                     settled = Objects.of(self.screen.pid, self._objects)
                 # A drill that takes longer than a minute makes the next ones begin late.
                 next_s = self._began_s + (len(self.result.drills) + 1) * FAULT_EVERY_S
-                if self.keep_running():
+                if self.has_recovered() or self.await_run():
                     self.drill()
                 while time.monotonic() < next_s and self.left_s() > 0:
                     self.screen.read()
@@ -172,8 +178,9 @@ class Soak:
         self.log("the time is over")
         if disturber.is_alive():
             self.problem("a disturbance did not end")
-        self.keep_running()
+        self.await_run()
         self.settle()
+        self.end_launch()
         time.sleep(15.0)
         sampler.stop()
         if settled is not None and not sampler.ended:
@@ -233,33 +240,75 @@ class Soak:
         except ValueError:
             return None
 
-    def keep_running(self) -> bool:
-        """Wait for a run that makes steps; launch one if there is none. False: timeout."""
-        deadline = time.monotonic() + START_TIMEOUT_S
-        launched = False
+    def has_recovered(self) -> bool:
+        """Whether the last drill saw a run that makes steps at its end."""
+        return bool(self.result.drills) and self.result.drills[-1].verdict == Verdict.PASSED.value
+
+    def await_run(self) -> bool:
+        """Wait for a run that makes steps; launch one if no launch continues. False: timeout."""
+        deadline = time.monotonic() + NO_RUN_S
         while time.monotonic() < deadline:
             status = self.asked("status") or {}
             run = status.get("run") or {}
-            state = run.get("state", "")
-            if state == "RUNNING" and run.get("step"):
+            if run.get("state") == "RUNNING" and run.get("step"):
+                self._ran_s = time.monotonic()
                 return True
-            if run_is_over(status) and not launched:
-                launched = self.launch()
-            time.sleep(3.0)
-        self.log(f"no run makes steps: {str(status)[:300]}")
+            if self._launcher is None or self._launcher.poll() is not None:
+                self.launch()
+            time.sleep(2.0)
+        self.problem(
+            f"no run has made steps for {time.monotonic() - self._ran_s:.0f} s: "
+            f"{described(status)}; the launch: {_last_line(self._launch_log().read_text())}"
+        )
         return False
 
-    def launch(self) -> bool:
-        done = self.cockpit(
+    def launch(self) -> None:
+        """In the background: it submits the job again whenever a drill ends the job's head."""
+        argv = (
             *("launch", "checkpointed", "--workers", str(WORKERS), "--yes"),
-            *("--set", "epochs=100000", "--set", f"storage_path={STORAGE}/runs"),
+            *("--resubmit", str(RESUBMITS), "--set", "epochs=100000"),
+            *("--set", f"max_failures={RESUBMITS}", "--set", f"storage_path={STORAGE}/runs"),
         )
-        if done.returncode:
-            self.log(f"launch: exit code {done.returncode}, {_last_line(done.stderr)}")
-            return False
-        self.result.launches += 1
-        self.log(f"launched {done.stdout.split()[-1]}")
-        return True
+        if self._launcher is not None:
+            self.log(f"launch ended: {_last_line(self._launch_log().read_text())}")
+        with self._launch_log().open("ab") as out:
+            self._launcher = subprocess.Popen(
+                self.disk.enter(COCKPIT, *argv, *self.where),
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+            )
+
+    def end_launch(self) -> None:
+        """Interrupt it, as a user would; the job continues."""
+        text = self._launch_log().read_text()
+        self.result.submissions = sum(
+            line.startswith("checkpointed-") or " continues as " in line
+            for line in text.splitlines()
+        )
+        self.log(f"the launch: {text.strip()}")
+        if is_defect(text):
+            self.problem("cockpit launch hit a defect")
+        if self._launcher is not None:
+            self._launcher.send_signal(signal.SIGINT)
+            try:
+                self._launcher.wait(INTERRUPTED_S)
+            except subprocess.TimeoutExpired:
+                self.problem(f"cockpit launch did not end in {INTERRUPTED_S:g} s")
+                self._launcher.kill()
+                self._launcher.wait()
+
+    def end(self) -> None:
+        """End what still runs, after an error too."""
+        if self._launcher is not None and self._launcher.poll() is None:
+            self._launcher.kill()
+            self._launcher.wait()
+        if self.screen is not None:
+            self.screen.close()
+
+    def _launch_log(self) -> Path:
+        return self._folder / "launch.log"
 
     def drill(self, fault: str = "") -> None:
         if not fault:
@@ -281,14 +330,18 @@ class Soak:
         try:
             data = json.loads(done.stdout)
             outcome = Outcome(fault, data["verdict"], data["why"], done.returncode, took_s)
+            stages = stages_of(data)
         except (ValueError, KeyError, TypeError):
             verdict = "refused" if done.returncode in (1, 3, 4) else ""
             outcome = Outcome(fault, verdict, _last_line(done.stderr), done.returncode, took_s)
+            stages = ""
         self.result.drills.append(outcome)
         self.log(
             f"drill {fault} (seed {seed}): {outcome.verdict or 'no verdict'}, "
-            f"exit code {outcome.code}, {took_s:.0f} s: {outcome.why}"
+            f"exit code {outcome.code}, {took_s:.0f} s{stages}: {outcome.why}"
         )
+        if self.has_recovered():
+            self._ran_s = time.monotonic()
 
     # -- events beside the drills
 
@@ -450,13 +503,30 @@ def is_defect(errors: str) -> bool:
     return "cockpit hit a defect" in errors or "Traceback" in errors
 
 
-def run_is_over(status: Mapping[str, Any]) -> bool:
-    """Whether it is known that no run is active."""
-    sources: Sequence[Mapping[str, Any]] = status.get("sources", ())
-    telemetry = next((of for of in sources if of["name"] == "telemetry"), {})
-    known = telemetry.get("ok") or telemetry.get("absent")
-    state = (status.get("run") or {}).get("state", "")
-    return bool(known) and state in ("", "FINISHED", "ERRORED", "ABORTED")
+def described(status: Mapping[str, Any]) -> str:
+    """The states of cluster, run, jobs and sources, on a line."""
+    run, cluster = status.get("run") or {}, status.get("cluster") or {}
+    health = f"{cluster.get('health', '?')} {cluster.get('message', '')}".strip()
+    jobs = [f"{job.get('name')} {job.get('status')}" for job in status.get("jobs", ())]
+    sources = [
+        f"{of['name']} {'ok' if of.get('ok') else 'absent' if of.get('absent') else of['error']}"
+        for of in status.get("sources", ())
+    ]
+    return (
+        f"cluster {health}, "
+        f"run {run.get('state', 'none')} at step {run.get('step')}, "
+        f"jobs {', '.join(jobs) or 'none'}, sources {', '.join(sources) or 'none'}"
+    )
+
+
+def stages_of(record: Mapping[str, Any]) -> str:
+    """How long each stage of a drill took, such as `, recovering 31 s`."""
+    stages = [*record["stages"], {"at_s": record["ended_s"]}]
+    return "".join(
+        f", {one['stage']} {after['at_s'] - one['at_s']:.0f} s"
+        for one, after in itertools.pairwise(stages)
+        if after["at_s"] - one["at_s"] >= 0.5
+    )
 
 
 REMAINS = f'''
@@ -510,8 +580,7 @@ def soak(
                 try:
                     result = made.run()
                 finally:
-                    if made.screen is not None:
-                        made.screen.close()
+                    made.end()
                 if ended := testbed.plane.space.ended():
                     made.problem(f"a part of the test cluster ended: {ended}")
                 if left := made.processes():
@@ -548,7 +617,7 @@ def report(result: Result) -> str:
     return "\n".join(
         [
             f"{result.seconds:g} s, seed {result.seed}: {len(result.drills)} drills ({verdicts}), "
-            f"{result.launches} launches, {len(result.disturbances)} disturbances.",
+            f"{result.submissions} submissions, {len(result.disturbances)} disturbances.",
             f"The screen: memory {result.memory_bytes[0] / 1e6:.1f} → "
             f"{result.memory_bytes[1] / 1e6:.1f} MB ({result.growth:+.1%}), descriptors "
             f"{result.descriptors[0]} → {result.descriptors[1]}, threads {result.threads[0]} → "

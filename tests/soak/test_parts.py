@@ -14,7 +14,7 @@ import pytest
 from cockpit.cli import main as cli
 from tests.soak.clock import SteppedClock
 from tests.soak.disk import SIZE_BYTES, SmallDisk
-from tests.soak.soak import REMAINS, is_defect, run_is_over
+from tests.soak.soak import REMAINS, described, is_defect, stages_of
 from tests.soak.usage import Objects, Sampler, Usage, memory_growth
 
 
@@ -101,20 +101,33 @@ def test_a_process_that_ends_is_noticed() -> None:
     assert sampler.samples
 
 
-@pytest.mark.parametrize(
-    ("sources", "run", "over"),
-    [
-        ([], None, False),
-        ([{"name": "telemetry", "ok": False}], None, False),
-        ([{"name": "telemetry", "ok": True}], None, True),
-        ([{"name": "telemetry", "ok": True}], {"state": "RUNNING"}, False),
-        ([{"name": "telemetry", "ok": True}], {"state": "ERRORED"}, True),
-    ],
-)
-def test_a_run_is_launched_only_where_it_is_known_that_none_continues(
-    sources: list[dict[str, object]], run: dict[str, str] | None, over: bool
-) -> None:
-    assert run_is_over({"sources": sources, "run": run}) is over
+def test_a_time_without_a_run_is_described_by_run_jobs_and_sources() -> None:
+    status = {
+        "cluster": {"health": "ready", "message": ""},
+        "run": {"state": "RUNNING", "step": None},
+        "jobs": [{"name": "one", "status": "FAILED"}],
+        "sources": [
+            {"name": "ray", "ok": True},
+            {"name": "mlflow", "ok": False, "absent": True, "error": ""},
+            {"name": "telemetry", "ok": False, "absent": False, "error": "HTTP 503"},
+        ],
+    }
+    assert described(status) == (
+        "cluster ready, run RUNNING at step None, jobs one FAILED, "
+        "sources ray ok, mlflow absent, telemetry HTTP 503"
+    )
+    assert described({}) == "cluster ?, run none at step None, jobs none, sources none"
+
+
+def test_stages_of_a_drill_are_listed_with_their_times() -> None:
+    stages = [
+        {"stage": "injecting", "at_s": 10.0},
+        {"stage": "undoing", "at_s": 13.0},
+        {"stage": "recovering", "at_s": 13.2},
+        {"stage": "ended", "at_s": 44.0},
+    ]
+    record = {"stages": stages, "ended_s": 44.0}
+    assert stages_of(record) == ", injecting 3 s, recovering 31 s"
 
 
 def test_a_verb_that_hits_a_defect_is_noticed(
