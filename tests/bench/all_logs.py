@@ -15,12 +15,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from cockpit.backends.run_log import RunLogSource
 from cockpit.model.cluster import DashboardRoute
 from cockpit.store.store import Store
-from tests.bench.process import COCKPIT
+from tests.bench.process import COCKPIT, cpu_of
 from tests.bench.table import Line, Table, load, say, show
 from tests.simulated_backend import ScriptedBackend
 from tests.sources.fake_dashboard import FakeDashboard, Fault, node
@@ -106,11 +105,6 @@ def printed(address: str, *flags: str) -> Printed:
         raise subprocess.CalledProcessError(child.returncode, argv)
     whole_s, cpu_s = time.perf_counter() - began, used.ru_utime + used.ru_stime
     return Printed(first_s, first_cpu_s, whole_s, lines, cpu_s, used.ru_maxrss / 1e3 * 1.024)
-
-
-def cpu_of(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def viewed(address: str) -> Printed:

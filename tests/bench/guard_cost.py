@@ -73,6 +73,7 @@ def _lines(text: str, of: Sequence[Hang], is_promised: bool) -> list[Line]:
             max(back_s),
             RECOVERED_WITHIN_S,
         ),
+        *_start(text, of, is_promised),
         line(
             f"{text}: the whole hang",
             f"{_spread(whole_s)} s; detected {detected}, killed {killed}",
@@ -80,6 +81,15 @@ def _lines(text: str, of: Sequence[Hang], is_promised: bool) -> list[Line]:
             WHOLE_WITHIN_S,
         ),
     ]
+
+
+def _start(text: str, of: Sequence[Hang], has_spares: bool) -> list[Line]:
+    """Where the time goes without spares: a spare has used its processor time before."""
+    starts_s = [hang.started_s - hang.killed_s for hang in of if hang.started_s is not None]
+    if has_spares or not starts_s:
+        return []
+    value = f"{_spread(starts_s)} s; processor time of each {_spread([it.cpu_s for it in of])} s"
+    return [Line(f"{text}: of that, the start of the new processes", value)]
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 
-from tests.bench.process import COCKPIT, run
+from tests.bench.process import COCKPIT, cpu_of, run
 from tests.bench.simulated import NODES, Simulated, changing, simulated
 from tests.bench.table import Line, Table, load, say, show, spread
 from tests.bench.terminal import Terminal
@@ -70,9 +70,9 @@ def at_rest(cluster: Simulated, environment: dict[str, str], promised: bool) -> 
         terminal.wait_for(_all(cluster))
         say(f"at rest for {SETTLED_S:g} s …")
         _listen(terminal, SETTLED_S)
-        counted_from, cpu = time.time(), cpu_s(terminal.pid)
+        counted_from, cpu = time.time(), cpu_of(terminal.pid)
         _listen(terminal, REST_S)
-        percent = 100 * (cpu_s(terminal.pid) - cpu) / REST_S
+        percent = 100 * (cpu_of(terminal.pid) - cpu) / REST_S
         mebibytes = resident_mb(terminal.pid)
         _listen(terminal, COUNTED_S - REST_S)
         asked = cluster.requests_since(counted_from)
@@ -138,11 +138,6 @@ def promise(what: str, took: list[float], most_s: float, promised: bool) -> Line
     if not promised:
         return Line(what, spread(took, "s", 2))
     return Line(what, spread(took, "s", 2), f"≤ {most_s} s", median(took) <= most_s)
-
-
-def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident_mb(pid: int) -> float:

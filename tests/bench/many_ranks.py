@@ -24,8 +24,8 @@ from cockpit.session import builder
 from cockpit.session.session import Session
 from tests.bench import simulated_ranks
 from tests.bench.cluster import head_alone
-from tests.bench.many_pods import cpu_s, resident_mb
-from tests.bench.process import COCKPIT
+from tests.bench.many_pods import resident_mb
+from tests.bench.process import COCKPIT, cpu_of
 from tests.bench.run import START_TIMEOUT_S, submit
 from tests.bench.table import Line, Table, load, percentile, say, show
 from tests.bench.terminal import Terminal
@@ -97,10 +97,10 @@ def watched(run: Played, promised: bool) -> list[Line]:
         terminal.wait_for(simulated_ranks.NAME)
         terminal.bytes_in(SETTLE_S)
         say(f"watching for {WATCH_S:g} s …")
-        begun, cpu, first = time.monotonic(), cpu_s(terminal.pid), len(run.late_s)
+        begun, cpu, first = time.monotonic(), cpu_of(terminal.pid), len(run.late_s)
         received = terminal.bytes_in(WATCH_S)
         seconds = time.monotonic() - begun
-        percent = 100 * (cpu_s(terminal.pid) - cpu) / seconds
+        percent = 100 * (cpu_of(terminal.pid) - cpu) / seconds
         rate, mebibytes = received / seconds / 1e3, resident_mb(terminal.pid)
         late = run.late_s[first:]
     most = max(late)

@@ -31,8 +31,9 @@ from cockpit.model.run import Checkpoint, Phase, Placement, RankMetrics, RunStat
 from cockpit.session.session import Session
 from cockpit.sources.telemetry.events import event_of
 from tests.bench import simulated_ranks
-from tests.bench.many_pods import cpu_s, resident_mb
+from tests.bench.many_pods import resident_mb
 from tests.bench.many_ranks import promise
+from tests.bench.process import cpu_of
 from tests.bench.table import Line, Table, load, say, show
 from tests.bench.terminal import Terminal
 from tests.simulated_backend import ScriptedBackend
@@ -191,10 +192,10 @@ def measure() -> Table:
             overview = resident_mb(terminal.pid)
             terminal.type("2")
             terminal.bytes_in(30.0)
-            cpu, begun = cpu_s(terminal.pid), time.monotonic()
+            cpu, begun = cpu_of(terminal.pid), time.monotonic()
             sent = terminal.bytes_in(30.0)
             seconds = time.monotonic() - begun
-            percent = 100 * (cpu_s(terminal.pid) - cpu) / seconds
+            percent = 100 * (cpu_of(terminal.pid) - cpu) / seconds
             ranks = resident_mb(terminal.pid)
             terminal.type("3")
             terminal.bytes_in(30.0)

@@ -25,6 +25,7 @@ from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.run import AttemptView, RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
+from tests.bench.process import cpu_of
 from tests.local_cluster import running_cluster
 
 SCRIPT = Path(__file__).parents[1] / "training" / "scripts" / "stuck_torch.py"
@@ -48,6 +49,10 @@ class Hang:
     first_step_s: float | None
     attempts: int
     """That the guard needed."""
+    started_s: float | None
+    """When the processes of the new ranks had started and imported their libraries."""
+    cpu_s: float
+    """The processor time of the process of one new rank until its first steps."""
 
     @property
     def recovered_s(self) -> float | None:
@@ -135,6 +140,8 @@ class HungRun:
             drill.injected_s - began_s,
             None if first_s is None else first_s - began_s,
             len(actions.decided),
+            None if new.started_s is None else new.started_s - began_s,
+            sum(cpu_of(placed.pid) for placed in new.placements) / len(new.placements),
         )
 
 
