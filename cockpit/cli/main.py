@@ -138,7 +138,7 @@ def help_text() -> str:
             "",
             "Where: --local, --context NAME -n NAMESPACE or --address URL; --cluster NAME;",
             "before or after the verb. cockpit config keeps them as profiles.",
-            "Every verb has --help; what reads takes -o table|json|jsonl, what changes takes",
+            "Every verb has --help; what reads takes -o table|json|yaml|…, what changes takes",
             "--yes and --dry-run. Exit codes: 0 done, 1 failed, 2 usage, 3 unreachable,",
             "4 not allowed, 130 interrupted.",
         ]

@@ -54,7 +54,7 @@ class There:
         monkeypatch.setattr(KubeClient, "get", self.get)
 
     async def of(
-        self, client: KubeClient, context: str, namespace: str | None
+        self, client: KubeClient, context: str, namespace: str | None, selector: str = ""
     ) -> tuple[ClusterSummary, ...]:
         self.asked.append(namespace)
         if self.error:
@@ -236,7 +236,9 @@ def test_a_context_that_may_not_be_listed_is_one_row_and_the_others_are_there(
 ) -> None:
     there.clusters = {"ml": ("trainer",)}
 
-    async def of(client: KubeClient, context: str, namespace: str | None) -> Any:
+    async def of(
+        client: KubeClient, context: str, namespace: str | None, selector: str = ""
+    ) -> Any:
         if context == "lab":
             raise NotAllowedError("lab refused you.", "expired")
         return await There.of(there, client, context, namespace)

@@ -177,6 +177,19 @@ def test_one_shot_query_and_watched_list_agree_on_each_pod(run: Run) -> None:
     wait_until(agree, 30)
 
 
+def test_namespaces_and_labels_select_as_kubectl_does(run: Run) -> None:
+    gpu = {"trainer-gpu-a", "trainer-gpu-b", "trainer-gpu-c"}
+    assert {pod["name"] for pod in rows(run, "pods", "-l", "ray.io/group=gpu")} == gpu
+    assert rows(run, "pods", "-l", "ray.io/group in (none)") == []
+    everywhere = rows(run, "pods", "-A", "-l", "ray.io/group!=headgroup")
+    assert {pod["name"] for pod in everywhere if pod["namespace"] == NAMESPACE} == gpu
+    names = {cluster["name"] for cluster in rows(run, "clusters", "-A", "-n", EMPTY)}
+    assert {"trainer", "one", "two"} <= names
+    code, _, err = run("pods", "-l", "a==b==c")
+    assert code == 2, err
+    assert "The label selector" in err
+
+
 def test_a_pod_that_does_not_start_reports_why(run: Run) -> None:
     pods = {pod["name"]: pod for pod in rows(run, "pods")}
     assert pods["trainer-gpu-c"]["phase"] == "Pending"

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "table":
         print(sentence(measured))
     else:
-        tables.print_json(as_row(measured), indent=2 if args.output == "json" else None)
+        tables.print_object(as_row(measured), args.output)
     came_back = measured.recovered or measured.interrupted is False
     if not drill.run_id:
         came_back = measured.pod_ready_s is not None

@@ -147,7 +147,8 @@ async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.L
         if args.output == "table":
             print(job.id, flush=True)
         else:
-            tables.print_json({"name": job.id, "status": job.status, "entrypoint": job.entrypoint})
+            row = {"name": job.id, "status": job.status, "entrypoint": job.entrypoint}
+            tables.print_object(row, args.output)
         if not args.follow and not args.resubmit:
             return int(ExitCode.DONE)
         if args.resubmit:

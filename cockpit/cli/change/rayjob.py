@@ -30,9 +30,8 @@ def launch(
     if args.output == "table":
         print(name, flush=True)
     else:
-        tables.print_json(
-            {"name": name, "status": JobStatus.PENDING, "entrypoint": spec.shown_command}
-        )
+        row = {"name": name, "status": JobStatus.PENDING, "entrypoint": spec.shown_command}
+        tables.print_object(row, args.output)
     if not args.follow:
         return int(ExitCode.DONE)
     return _follow(args, session, name)

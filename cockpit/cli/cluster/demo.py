@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         if args.output == "table":
             headless.print_table(summary)
         else:
-            tables.print_json(summary, indent=2 if args.output == "json" else None)
+            tables.print_object(summary, args.output)
         sys.stdout.flush()
 
     recovered = headless.demo(args, show)

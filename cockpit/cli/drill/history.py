@@ -84,7 +84,7 @@ def _show(args: argparse.Namespace) -> int:
             | {"compared": [_measure(measure) for measure in compared(one.record, records)]}
             for one in found
         ]
-        tables.print_json(rows if len(rows) > 1 else rows[0], indent=2 if how == "json" else None)
+        tables.print_object(rows if len(rows) > 1 else rows[0], how)
         return int(ExitCode.DONE)
     for one in found:
         result.print_record(one.record)

@@ -18,14 +18,14 @@ def show(record: DrillRecord, how: str) -> None:
     if how == "table":
         print_record(record)
     else:
-        tables.print_json(as_row(record), indent=2 if how == "json" else None)
+        tables.print_object(as_row(record), how)
 
 
 def show_day(result: GameDayResult, how: str) -> None:
     if how == "table":
         print_day(result)
     else:
-        tables.print_json(day_as_row(result), indent=2 if how == "json" else None)
+        tables.print_object(day_as_row(result), how)
 
 
 def day_as_row(result: GameDayResult) -> dict[str, Any]:

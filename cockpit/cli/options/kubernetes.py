@@ -112,8 +112,19 @@ async def _only_one(who: Credentials, ref: ClusterRef) -> ClusterRef:
     return ClusterRef("kuberay", name, ref.namespace, ref.context)
 
 
+async def clusters_everywhere(
+    configured: KubeConfig, context: str, selector: str = ""
+) -> tuple[ClusterSummary, ...]:
+    """List the RayClusters of all namespaces. ForbiddenError without that permission."""
+    client = KubeClient(credentials(configured, context), timeout_s=LIST_TIMEOUT_S)
+    try:
+        return await clusters_of(client, context, None, selector)
+    finally:
+        await client.aclose()
+
+
 async def all_clusters(
-    configured: KubeConfig, context: str, namespace: str = ""
+    configured: KubeConfig, context: str, namespace: str = "", selector: str = ""
 ) -> tuple[ClusterSummary, ...]:
     """List the RayClusters of a namespace, else of the context.
 
@@ -122,11 +133,12 @@ async def all_clusters(
     client = KubeClient(credentials(configured, context), timeout_s=LIST_TIMEOUT_S)
     try:
         if namespace:
-            return await clusters_of(client, context, namespace)
+            return await clusters_of(client, context, namespace, selector)
         try:
-            return await clusters_of(client, context, None)
+            return await clusters_of(client, context, None, selector)
         except ForbiddenError:
-            return await clusters_of(client, context, configured.context(context).namespace)
+            own = configured.context(context).namespace
+            return await clusters_of(client, context, own, selector)
     finally:
         await client.aclose()
 
@@ -137,14 +149,16 @@ def unreachable(configured: KubeConfig, context: str, why: str) -> UnreachableEr
 
 
 async def clusters_of(
-    client: KubeClient, context: str, namespace: str | None
+    client: KubeClient, context: str, namespace: str | None, selector: str = ""
 ) -> tuple[ClusterSummary, ...]:
     """The RayClusters of a namespace, or of all. UnreachableError where there is no KubeRay."""
     from cockpit.backends.kuberay.resources.clusters import list_clusters
 
     try:
-        return await list_clusters(client, namespace)
+        return await list_clusters(client, namespace, selector)
     except KubeError as error:
+        if error.status == 400 and selector:
+            raise invalid_selector(selector, error) from error
         if error.status != 404:
             raise
         raise UnreachableError(
@@ -152,6 +166,14 @@ async def clusters_of(
             "Its API server does not know the resource rayclusters.ray.io.",
             "Install KubeRay's operator with its CRDs, or name another with --context NAME.",
         ) from error
+
+
+def invalid_selector(selector: str, error: KubeError) -> UsageError:
+    return UsageError(
+        f"The label selector {one_line(selector)!r} is not valid.",
+        error.what,
+        "For example: -l team=nlp,tier!=test",
+    )
 
 
 async def _require_namespace(client: KubeClient, ref: ClusterRef) -> None:

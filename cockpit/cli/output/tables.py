@@ -1,4 +1,4 @@
-"""Print what was read: as a table for people, as JSON for programs."""
+"""Print what was read: as a table for people, as JSON, YAML or by a template for programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, TextIO
 
@@ -18,18 +18,50 @@ from cockpit.model.text import one_line
 
 Row = Mapping[str, Any]
 
-TIMES = ("at_s", "started_s", "ended_s", "last_s")
+TIMES = ("at_s", "started_s", "ended_s", "last_s", "created_s")
 """Columns of Unix times, which a table shows as the time here."""
+JSON = ("json", "jsonl")
+OBJECTS = ("table", *JSON, "yaml", "jsonpath")
+LISTS = ("table", "wide", "name", *JSON, "yaml", "jsonpath")
+"""As kubectl has them; `jsonpath` takes a template after an equals sign."""
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = OBJECTS) -> None:
+    """Add `-o` as `args.output`. `-o wide` is a table, with `args.wide`."""
+    shown = [name if name != "jsonpath" else "jsonpath=TEMPLATE" for name in formats]
+    action = parser.add_argument(
         "-o",
         "--output",
-        choices=("table", "json", "jsonl"),
+        action=_Output,
+        const=tuple(formats),
         default="table",
-        help="output format (default: table)",
+        metavar="FORMAT",
+        help=f"{', '.join(shown)} (default: table)",
     )
+    action.completer = lambda **_: shown  # type: ignore[attr-defined]
+    parser.set_defaults(wide=False)
+
+
+class _Output(argparse.Action):
+    """Accept one of the formats in `const`."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        name, equals, template = str(values).partition("=")
+        if name not in (self.const or ()) or bool(equals) != (name == "jsonpath"):
+            known = ", ".join(self.const or ())
+            raise argparse.ArgumentError(self, f"no format {values!r}; there is {known}")
+        if equals:
+            from cockpit.cli.output import jsonpath
+
+            jsonpath.parsed(template)  # an error is reported before anything is read
+        namespace.wide = name == "wide"
+        namespace.output = "table" if namespace.wide else str(values)
 
 
 def as_json(value: object) -> Any:
@@ -54,15 +86,53 @@ def print_json(value: object, *, indent: int | None = 2) -> None:
     print(json.dumps(as_json(value), indent=indent, allow_nan=False), flush=indent is None)
 
 
+def print_object(value: object, output: str) -> None:
+    """One object in a format other than the table."""
+    name, _, template = output.partition("=")
+    match name:
+        case "json":
+            print_json(value)
+        case "jsonl":
+            print_json(value, indent=None)
+        case "yaml":
+            import yaml
+
+            dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+            text = yaml.dump(
+                as_json(value), Dumper=dumper, sort_keys=False, allow_unicode=True, width=120
+            )
+            print(text, end="")
+        case "jsonpath":
+            from cockpit.cli.output import jsonpath
+
+            text = jsonpath.rendered(jsonpath.parsed(template), as_json(value))
+            print(text, end="" if text.endswith("\n") else "\n")
+        case _:
+            raise ValueError(f"no format for one object: {output}")
+
+
 def print_rows(
-    rows: Sequence[Row], columns: Sequence[str], output: str, *, empty: str = "Nothing."
+    rows: Sequence[Row],
+    columns: Sequence[str],
+    output: str,
+    *,
+    empty: str = "Nothing.",
+    name_of: Callable[[Row], object] = lambda row: row["name"],
 ) -> None:
-    """A list: one array, one object a line, or a table of `columns` (rows may hold more)."""
-    if output == "json":
-        print_json(rows)
-    elif output == "jsonl":
+    """A list: one array, one object a line, names, or a table of `columns` (rows may hold more).
+
+    A template takes the list as `items`, as in kubectl.
+    """
+    if output == "jsonl":
         for row in rows:
             print_json(row, indent=None)
+    elif output == "name":
+        for row in rows:
+            print(name_of(row))
+    elif output.startswith("jsonpath="):
+        print_object({"items": rows}, output)
+    elif output != "table":
+        print_object(rows, output)
     elif not rows:
         print(empty)
     else:
@@ -71,9 +141,9 @@ def print_rows(
 
 def print_table(rows: Iterable[Row], columns: Sequence[str], file: TextIO | None = None) -> None:
     """Columns aligned, numbers to the right, titles in upper case as kubectl has them."""
-    cells = [[_cell(row.get(column), column) for column in columns] for row in rows]
+    cells = [[_cell(value_of(row, column), column) for column in columns] for row in rows]
     titles = [
-        column.removesuffix("_s").upper() if column in TIMES else column.upper()
+        (column.removesuffix("_s") if column in TIMES else column.rpartition(".")[2]).upper()
         for column in columns
     ]
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
@@ -84,6 +154,12 @@ def print_table(rows: Iterable[Row], columns: Sequence[str], file: TextIO | None
             for text, width, to_right in zip(line, widths, right, strict=True)
         ]
         print("  ".join(parts).rstrip(), file=file or sys.stdout)
+
+
+def value_of(row: Row, column: str) -> object:
+    """The value of a column; `resources.cpus` is that of an object in the row."""
+    outer, dot, inner = column.partition(".")
+    return (row.get(outer) or {}).get(inner) if dot else row.get(column)
 
 
 def _cell(value: object, column: str = "") -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cockpit import format
 from cockpit.cli.options import connect
 from cockpit.cli.output import tables
-from cockpit.cli.output.tables import as_json, print_json, print_rows
+from cockpit.cli.output.tables import as_json, print_json, print_object, print_rows
 from cockpit.model.error import UnreachableError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _print_once(
         diagnosis(store, going, now_s, past, limits, settings.prices) if going is not None else None
     )
     if args.diagnosis:
-        print_json(reported, indent=None if args.output == "jsonl" else 2)
+        print_object(reported, "json" if args.output == "table" else args.output)
     else:
         where = f" of run {going.name or going.id}" if going is not None else ": no training run"
         print_rows([row(it) for it in found], COLUMNS, args.output, empty=f"No alerts{where}.")

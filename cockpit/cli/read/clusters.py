@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from cockpit.cli.options import cluster_choice
 from cockpit.cli.output import tables
+from cockpit.cli.read import namespaces
 from cockpit.config.cluster_flags import Place
 from cockpit.format import in_seconds
 from cockpit.model.cluster import ClusterRef, ClusterSummary, NodeType
@@ -48,13 +49,16 @@ class Answer(Struct, frozen=True):
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
-    tables.arguments(parser)
+    tables.arguments(parser, tables.LISTS)
+    if verb == "clusters":
+        namespaces.arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.verb == "contexts":
         return _contexts(args)
-    found, answers = listed(args.where)
+    namespaces.require_kubernetes(args)
+    found, answers = listed(args.where, args.selector, everywhere=args.all_namespaces)
     rows = [row(cluster) for cluster in found]
     for answer in answers:
         rows += [row(cluster) for cluster in answer.clusters]
@@ -64,9 +68,10 @@ def run(args: argparse.Namespace) -> int:
         assert error is not None
         why = one_line(f"{error.what} {error.why}")
         print(f"Context {one_line(answer.context)}: {why}", file=sys.stderr)
-        if args.output != "table":
+        if args.output not in ("table", "name"):
             rows.append(_failed(answer.context, error))
-    tables.print_rows(rows, COLUMNS, args.output, empty="No clusters.")
+    columns = (*COLUMNS, "backend", "autoscaled", "created_s") if args.wide else COLUMNS
+    tables.print_rows(rows, columns, args.output, empty="No clusters.", name_of=_name)
     if failed and len(failed) == len(answers) and not found:
         assert failed[0].error is not None
         return int(failed[0].error.code)
@@ -93,6 +98,10 @@ def row(cluster: ClusterSummary) -> dict[str, Any]:
     }
 
 
+def _name(row: tables.Row) -> str:
+    return f"{'raycluster' if row['backend'] == 'kuberay' else 'cluster'}/{row['name']}"
+
+
 def _failed(context: str, error: CockpitError) -> dict[str, Any]:
     """An unreachable context is a row too: a program must not take it for an empty one."""
     return {
@@ -103,13 +112,18 @@ def _failed(context: str, error: CockpitError) -> dict[str, Any]:
     }
 
 
-def listed(where: Place) -> tuple[list[ClusterSummary], list[Answer]]:
-    """The clusters of this machine, and the answer of each context; of `where` alone if named."""
+def listed(
+    where: Place, selector: str = "", *, everywhere: bool = False
+) -> tuple[list[ClusterSummary], list[Answer]]:
+    """The clusters of this machine, and the answer of each context; of `where` alone if named.
+
+    With a label selector, those of Kubernetes only; `everywhere` in all namespaces of `where`.
+    """
     on_kubernetes = where.kind == "kuberay" or (
         where.kind == "" and cluster_choice.kubernetes_is_meant()
     )
-    found = local_clusters() if where.kind in ("", "local") else []
-    return found, _ask(where) if on_kubernetes else []
+    found = local_clusters() if where.kind in ("", "local") and not selector else []
+    return found, _ask(where, selector, everywhere) if on_kubernetes else []
 
 
 def local_clusters() -> list[ClusterSummary]:
@@ -130,7 +144,7 @@ def local_clusters() -> list[ClusterSummary]:
     ]
 
 
-def _ask(where: Place) -> list[Answer]:
+def _ask(where: Place, selector: str, everywhere: bool) -> list[Answer]:
     from cockpit.cli.options import kubernetes
 
     configured = kubernetes.config(where)
@@ -143,7 +157,12 @@ def _ask(where: Place) -> list[Answer]:
     async def one(context: str) -> Answer:
         try:
             async with asyncio.timeout(CONTEXT_TIMEOUT_S):
-                clusters = await kubernetes.all_clusters(configured, context, where.namespace)
+                if everywhere:
+                    clusters = await kubernetes.clusters_everywhere(configured, context, selector)
+                else:
+                    clusters = await kubernetes.all_clusters(
+                        configured, context, where.namespace, selector
+                    )
             return Answer(context, clusters)
         except CockpitError as error:
             return Answer(context, error=error)

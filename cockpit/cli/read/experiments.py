@@ -10,7 +10,7 @@ from typing import Any
 
 from cockpit.cli.options import mlflow
 from cockpit.cli.output import tables
-from cockpit.cli.output.tables import as_json, print_json, print_rows, print_table
+from cockpit.cli.output.tables import as_json, print_object, print_rows, print_table
 from cockpit.insight.metrics.tracked_runs import (
     Comparison,
     compared,
@@ -150,7 +150,7 @@ def _print_one(
     now_s = time.time()
     if output != "table":
         more = {"artifacts": list(artifacts), "model_versions": as_json(versions)}
-        print_json(as_row(run, now_s) | more, indent=2 if output == "json" else None)
+        print_object(as_row(run, now_s) | more, output)
         return
     from cockpit.format import duration, number
 
@@ -189,7 +189,7 @@ def _print_comparison(first: TrackedRun, second: TrackedRun, output: str) -> Non
             name: [as_json(row) | {"differs": row.differs} for row in rows]
             for name, rows in (("parameters", found.parameters), ("metrics", found.metrics))
         }
-        print_json({"runs": both} | differ, indent=2 if output == "json" else None)
+        print_object({"runs": both} | differ, output)
         return
     for letter, run in (("A", first), ("B", second)):
         print(f"{letter}  {run.name}  {run.id[:ID_CHARS]}  {run.status}  {run.url}")

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output != "table":
         named = {"run": of.id if of else None, "name": of.name if of else None}
         row = {**named, "verdict": found, "before": before}
-        tables.print_json(row, indent=2 if args.output == "json" else None)
+        tables.print_object(row, args.output)
     elif of is None:
         print("No training run.")
     elif found is None:

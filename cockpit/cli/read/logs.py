@@ -51,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "--around", metavar="TIME", help="with --all: 30 s before and after, as 12:03:04"
     )
-    tables.arguments(parser)
+    tables.arguments(parser, ("table", *tables.JSON))
 
 
 def run(args: argparse.Namespace) -> int:

@@ -101,7 +101,7 @@ def _print(args: argparse.Namespace, process: Process, out: Path, found: Profile
         row |= {"seconds": args.seconds, "file": str(out)}
         if isinstance(found, Profile):
             row |= {"samples": found.samples, "hot": hot}
-        tables.print_json(row, indent=2 if args.output == "json" else None)
+        tables.print_object(row, args.output)
         return
     if isinstance(found, Profile):
         if not found.samples:
@@ -126,7 +126,7 @@ def _run_stack(args: argparse.Namespace) -> int:
     else:
         row = {"rank": int(args.rank), "pid": process.pid, "node_ip": process.node_ip}
         row |= {"node_id": process.node_id, "stack": text}
-        tables.print_json(row, indent=2 if args.output == "json" else None)
+        tables.print_object(row, args.output)
     return int(ExitCode.DONE)
 
 

@@ -11,7 +11,8 @@ from cockpit import format
 from cockpit.cli.options import connect
 from cockpit.cli.output import tables
 from cockpit.cli.output.run_rows import rank_row, reported_rows, run_events, run_lines, run_row
-from cockpit.cli.output.tables import Row, as_json, print_json, print_rows
+from cockpit.cli.output.tables import Row, as_json, print_json, print_object, print_rows
+from cockpit.cli.read import namespaces
 from cockpit.model.error import NotAllowedError, UnreachableError, UsageError
 from cockpit.store import selectors
 from cockpit.store.store import Store
@@ -33,6 +34,22 @@ TABLES = {
     "ranks": ("rank", "pod", "attempt", "step", "loss", "samples_per_s", "step_time_s"),
     "events": ("at_s", "kind", "name", "reason", "message"),
 }  # fmt: skip
+WIDE = {
+    "groups": ("resources.cpus", "resources.gpus", "resources.memory_bytes", "hosts", "autoscaled"),
+    "pods": ("node_type", "created_s", "replica", "stage", "uid"),
+    "nodes": ("memory_total_bytes", "hostname", "id", "state_message"),
+    "kubernetes nodes": ("ip", "memory_bytes", "created_s", "taints", "problems"),
+    "jobs": ("queue", "ray_id", "driver_node_id", "message"),
+    "runs": ("phase", "samples_per_s", "started_s", "ended_s", "submission_id"),
+    "ranks": (
+        "data_wait_s", "comm_s", "checkpoint_s", "tokens_per_s", "mfu_percent", "memory_bytes",
+        "gpu_utilization_percent", "gpu_memory_bytes", "epoch", "at_s",
+    ),
+    "events": ("source",),
+}  # fmt: skip
+"""The columns that `-o wide` adds."""
+NAMES = {"groups": "group/", "pods": "pod/", "nodes": "node/", "kubernetes nodes": "node/"}
+"""What `-o name` prints before a name, as `kubectl` and `cockpit describe` take it."""
 MAY_BE_EMPTY = (
     *("host", "gpus", "note", "rayjob", "deployment", "cluster"),
     *("step", "samples_per_s", "step_time_s"),
@@ -68,7 +85,9 @@ HINTS = {
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
-    tables.arguments(parser)
+    tables.arguments(parser, tables.OBJECTS if verb == "status" else tables.LISTS)
+    if verb in namespaces.VERBS:
+        namespaces.arguments(parser)
     parser.add_argument(
         "--watch", action="store_true", help="follow: print a line of JSON at each change"
     )
@@ -91,6 +110,12 @@ def run(args: argparse.Namespace) -> int:
         from cockpit.cli.read import suspects
 
         return suspects.run(args)
+    if args.watch and (args.output not in ("table", *tables.JSON) or namespaces.is_asked(args)):
+        raise UsageError(
+            "--watch prints lines of JSON of one cluster.", todo="Leave out -A, -l and -o."
+        )
+    if getattr(args, "all_namespaces", False):
+        return namespaces.run(args)
     listed = "kubernetes nodes" if getattr(args, "kubernetes", False) else args.verb
     needs = SOURCES.get(listed, ALL)
     kinds = KINDS.get(listed, ("pods",))
@@ -110,18 +135,41 @@ def run(args: argparse.Namespace) -> int:
             print_status(session.store, args.output, session.clock())
         else:
             rows = rows_of(listed, session.store, session.clock())
-            if args.verb == "ranks" and args.output == "table":
+            if getattr(args, "selector", ""):
+                rows = namespaces.selected(args, session, rows)
+            if args.verb == "ranks" and args.output == "table" and not args.wide:
                 print_ranks(session.store, session.clock())
             else:
-                print_rows(rows, columns(listed, rows), args.output, empty=f"No {args.verb}.")
+                print_list(args, listed, rows)
     return 0
 
 
-def columns(listed: str, rows: Sequence[Row]) -> list[str]:
+def print_list(
+    args: argparse.Namespace, listed: str, rows: Sequence[Row], first: Sequence[str] = ()
+) -> None:
+    """The rows of a verb in the format of `-o`, with the columns of `first` before the others."""
+    print_rows(
+        rows,
+        [*first, *columns(listed, rows, wide=args.wide)],
+        args.output,
+        empty=f"No {args.verb}.",
+        name_of=lambda row: _name(listed, row),
+    )
+
+
+def _name(listed: str, row: Row) -> str:
+    if listed == "jobs":
+        return f"rayjob/{row['rayjob']}" if row.get("rayjob") else f"job/{row['name']}"
+    return f"{NAMES.get(listed, '')}{row['name']}"
+
+
+def columns(listed: str, rows: Sequence[Row], *, wide: bool = False) -> list[str]:
+    more = WIDE[listed] if wide else ()
     return [
         column
-        for column in TABLES[listed]
-        if column not in MAY_BE_EMPTY or any(row.get(column) not in (None, "") for row in rows)
+        for column in TABLES[listed] + more
+        if column not in MAY_BE_EMPTY + more
+        or any(tables.value_of(row, column) not in (None, "", []) for row in rows)
     ]
 
 
@@ -256,7 +304,7 @@ def cost_so_far(store: Store, now_s: float) -> Cost | None:
 
 def print_status(store: Store, how: str, now_s: float) -> None:
     if how != "table":
-        print_json(status(store, now_s), indent=2 if how == "json" else None)
+        print_object(status(store, now_s), how)
         return
     message = f": {store.health_message}" if store.health_message else ""
     print(f"Cluster {store.ref} is {store.health.value}{message}")

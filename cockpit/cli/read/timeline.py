@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{len(tasks):,} events of Ray's tasks{of}.", file=sys.stderr)
         print(args.out)
     else:
-        tables.print_json(row, indent=2 if args.output == "json" else None)
+        tables.print_object(row, args.output)
     return int(ExitCode.DONE)
 
 

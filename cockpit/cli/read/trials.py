@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "The trials of every Tune experiment whose telemetry this cluster has, each with its "
         "newest result; the best by the experiment's own metric comes first."
     )
-    tables.arguments(parser)
+    tables.arguments(parser, tables.LISTS)
     parser.add_argument(
         "--watch", action="store_true", help="follow: print a line of JSON at each change"
     )

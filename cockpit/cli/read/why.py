@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         stuck = _stuck(session.store, args.what, session.clock())
     if args.output != "table":
         row = {"of": name, "causes": causes}
-        tables.print_json(row, indent=2 if args.output == "json" else None)
+        tables.print_object(row, args.output)
     elif not causes:
         print(f"{name}: no attempt ended badly." if name else "No run or job ended badly.")
     else:

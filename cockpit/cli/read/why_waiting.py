@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         session.wait(_is_complete, READ_S)
         found = _chain(args, session, kind, name)
     if args.output != "table":
-        tables.print_json(_row(found), indent=2 if args.output == "json" else None)
+        tables.print_object(_row(found), args.output)
     else:
         print("\n".join(_text(found)))
     return 1 if args.fail and found.blocking is not None else int(ExitCode.DONE)

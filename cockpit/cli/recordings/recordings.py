@@ -28,7 +28,7 @@ COLUMNS = (
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument("action", nargs="?", default="list", choices=("list", "delete", "path"))
     parser.add_argument("name", nargs="*", help="delete: a recording's name, run or file")
-    tables.arguments(parser)
+    tables.arguments(parser, tables.LISTS)
     confirm.arguments(parser)
 
 

@@ -88,7 +88,7 @@ def _headless(args: argparse.Namespace, at_s: float | None) -> int:
                 "damage": recording.damage,
                 **snapshot.status(player.store, player.position_s),
             }
-            tables.print_json(reported, indent=2 if args.output == "json" else None)
+            tables.print_object(reported, args.output)
         if recording.damage:
             print(
                 f"The recording is damaged, this is the rest: {recording.damage}", file=sys.stderr

@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "table":
         print(*(f"{name.replace('_', ' ')} {number}" for name, number in found.items()), sep="\n")
     else:
-        tables.print_json(found, indent=2 if args.output == "json" else None)
+        tables.print_object(found, args.output)
     return int(ExitCode.DONE)
 
 

@@ -71,8 +71,11 @@ class ApiServer:
             return self._delete(path, body)
         if path in self.objects:
             return 200, self.objects[path]
-        if path.rpartition("/")[2] in {"pods", *(kind.plural for kind in KINDS)}:
-            return 200, {"items": self._listed(path, query.get("labelSelector", ""))}
+        if path.rpartition("/")[2] in {"pods", "rayjobs", *(k.plural for k in KINDS)}:
+            selector = query.get("labelSelector", "")
+            if "==" in selector.replace("!=", "=="):  # it only knows `a=b` and `a`
+                return _status(400, "BadRequest", f"unable to parse requirement: {selector}")
+            return 200, {"items": self._listed(path, selector), "metadata": {}}
         return _status(404, "NotFound", f"{path} not found")
 
     def _resources(self, known: list[Kind]) -> tuple[int, Any]:
@@ -124,7 +127,8 @@ class ApiServer:
         return 200, {}
 
     def _listed(self, path: str, selector: str) -> list[Any]:
-        wanted = dict(part.split("=") for part in selector.split(",") if part)
+        wanted = dict(part.split("=") for part in selector.split(",") if "=" in part)
+        there = {part for part in selector.split(",") if part and "=" not in part}
         scope, _, plural = path.rpartition("/")
         api, _, namespace = scope.partition("/namespaces/")
         found = []
@@ -133,7 +137,8 @@ class ApiServer:
             in_scope = owner == path or (
                 not namespace and owner.startswith(f"{api}/") and owner.endswith(f"/{plural}")
             )
-            if in_scope and wanted.items() <= content["metadata"].get("labels", {}).items():
+            labels = content["metadata"].get("labels", {})
+            if in_scope and wanted.items() <= labels.items() and there <= labels.keys():
                 found.append(content)
         return found
 

@@ -20,14 +20,18 @@ from cockpit.model.text import one_line
 KEEP_TELLING_S = 2.0
 
 
-async def list_clusters(client: KubeClient, namespace: str | None) -> tuple[ClusterSummary, ...]:
-    """The RayClusters of a namespace, or with None all visible ones.
+async def list_clusters(
+    client: KubeClient, namespace: str | None, selector: str = ""
+) -> tuple[ClusterSummary, ...]:
+    """The RayClusters of a namespace, or with None all visible ones, that match the selector.
 
     KubeError 404: no such kind.
     """
     context = client.credentials.context.name
     found: list[ClusterSummary] = []
-    async for page in client.pages(path_of(namespace)):
+    async for page in client.pages(
+        path_of(namespace), {"labelSelector": selector} if selector else None
+    ):
         found += [_summary(raw, context) for raw in page.items]
     return tuple(sorted(found, key=_order))
 
