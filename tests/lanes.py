@@ -5,9 +5,10 @@ rest but for variants and the soak, which run only when their marker is named: `
 (the same chains with other scripts, jobs and backends) and `pytest -m soak`. Quick and slow tests
 named on the command line run whichever lane they belong to.
 
-**Processes.** A real cluster mostly waits, so several processes share two cores: one runs the
-tests on Kubernetes, one those that start local clusters, one those of training and of sources on
-Ray, and all of them the light tests. The tests of a file stay in one process, as its fixtures do.
+**Processes.** A real cluster mostly waits, so several processes share two cores. One runs the tests
+on Kubernetes, one those of training and of sources on Ray. The tests that start local clusters stay
+together by folder, and the light ones by file; each process takes the next folder or file when it
+has finished the one before.
 
 **Timed tests.** A test marked `timed` compares times with a bound of seconds, which load exceeds.
 When it fails beside other tests, it runs again while the other processes wait. Only the second
@@ -39,7 +40,9 @@ BEGIN_UNTIL_S = "TESTS_BEGIN_UNTIL_S"
 MESSAGE_CHARS = 2_000
 NOT_BEGUN = "not begun: the time limit of this run was reached"
 OF_JOBS = ("training", "sources")
-"""Folders whose tests on Ray run in a separate process."""
+"""Folders whose tests on Ray share one process."""
+LONGEST = "drills"
+"""Of the folders with tests on local clusters."""
 
 
 def process_count(config: pytest.Config) -> int:
@@ -88,12 +91,15 @@ def divide(items: list[pytest.Item]) -> None:
     on_kubernetes = {item.path for item in items if cluster_wanted(item)}
     order = dict[pytest.Item, tuple[int, int]]()
     for item in items:
-        group, order[item] = str(item.path.relative_to(ROOT)), (3, 0)
+        path = item.path.relative_to(ROOT)
+        folder = path.parts[0]
+        group, order[item] = str(path), (3, 0)
         if item.path in on_kubernetes:
             group, order[item] = KUBERNETES, (0, cluster_wanted(item))
         elif item.get_closest_marker("ray"):
-            is_of_jobs = item.path.relative_to(ROOT).parts[0] in OF_JOBS
-            group, order[item] = (RAY, (2, 0)) if is_of_jobs else (LOCAL, (1, 0))
+            group, order[item] = f"{LOCAL}/{folder}", (2, folder != LONGEST)
+            if folder in OF_JOBS:
+                group, order[item] = RAY, (1, 0)
         item.add_marker(pytest.mark.xdist_group(group))
         if item.get_closest_marker("timed") and is_worker(item.config):
             item.add_marker(pytest.mark.flaky(reruns=1))
