@@ -8,6 +8,7 @@ from cockpit.insight.detectors.straggler import scores
 from cockpit.insight.metrics.cost import cost_of
 from cockpit.insight.metrics.goodput import goodput
 from cockpit.insight.metrics.prices import Prices
+from cockpit.insight.metrics.save_interval import save_interval
 from cockpit.model.run import RunSummary
 from cockpit.report.charts import curves
 from cockpit.report.document import Document, Section
@@ -50,7 +51,7 @@ def report(
         attempts.phases(run),
         attempts.attempts(store, run),
         attempts.drills(store, run),
-        attempts.checkpoints(run),
+        attempts.checkpoints(run, save_interval(run, useful.wall_s) if useful else None),
         ranks.ranks(run, scores(as_it_ran(run))),
         events.alerts(store, run),
         experiments.trials(store),

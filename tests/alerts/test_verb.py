@@ -73,6 +73,7 @@ def test_the_diagnosis_is_one_object(capsys: pytest.CaptureFixture[str]) -> None
         "scaling",
         "cause",
         "gpus",
+        "save_interval",
     }
     assert reported["goodput"]["wall_s"] > 120
     assert reported["at_risk"]["gpu_seconds"] > 200

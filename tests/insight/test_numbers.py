@@ -34,7 +34,7 @@ from cockpit.model.run import Job, JobStatus, Phase, RankSample, RunState, RunSu
 from cockpit.model.tracking import TrackedRun
 from cockpit.store.run import RUN_POINTS
 from cockpit.store.series import Series
-from tests.insight.training_run import RUN, Training
+from tests.insight.training_run import RUN, T0, Training
 
 
 def run(training: Training, seconds: float) -> Training:
@@ -339,6 +339,55 @@ def test_after_a_restart_only_the_new_steps_are_at_risk() -> None:
     assert risk is not None
     assert risk.steps == pytest.approx(500, abs=15)
     assert at_risk(run(Training(), 0.0).run) is None
+
+
+def interrupted(saves: float, save_s: float) -> Training:
+    """Ten minutes of training, interrupted twice."""
+    training = run(Training(saves=saves, save_s=save_s), 200)
+    for _ in range(2):
+        training.end("died")
+        run_again(training, 200)
+    return training
+
+
+def test_the_best_save_interval_weighs_the_cost_of_a_save_against_redone_work() -> None:
+    training = interrupted(saves=20.0, save_s=4.0)
+    found = diagnosis(training.store, training.run, training.clock).save_interval
+    assert found is not None
+    assert found.interruptions == 2
+    assert found.usual_s == pytest.approx(20, abs=1)
+    assert found.cost_s == pytest.approx(4, rel=0.3)
+    assert found.best_s == pytest.approx(math.sqrt(2 * found.cost_s * found.mean_between_s))
+    assert found.mean_between_s == pytest.approx((training.clock - T0) / 2, rel=0.05)
+    # No other interval loses less.
+    least = found.lost_percent(found.best_s)
+    assert all(found.lost_percent(found.best_s * factor) > least for factor in (0.7, 0.9, 1.1, 1.4))
+    assert not found.is_near
+    assert found.text.startswith("every 5")
+    assert "instead of every 20" in found.text
+    assert "2 interruptions, one every 5 m 18 s" in found.why
+
+
+def test_an_interval_near_the_best_one_is_confirmed() -> None:
+    training = interrupted(saves=50.0, save_s=4.0)
+    found = diagnosis(training.store, training.run, training.clock).save_interval
+    assert found is not None
+    assert found.is_near
+    assert "about right" in found.text
+
+
+def test_recorded_runs_of_the_same_size_count_for_the_save_interval() -> None:
+    training = run(Training(saves=20.0), 200)
+    store, of = training.store, training.run
+    assert diagnosis(store, of, training.clock).save_interval is None, "nothing interrupted it"
+    job = job_of(store, of)
+    past = RunSummary(
+        "a", "a", job, RunState.FINISHED, 2, started_s=T0 - 9_000, ended_s=T0, attempts=4
+    )
+    found = diagnosis(store, of, training.clock, [past, replace(past, world_size=8)]).save_interval
+    assert found is not None
+    assert found.interruptions == 3
+    assert found.mean_between_s == pytest.approx((9_000 + training.now_s) / 3, rel=0.02)
 
 
 def test_lost_time_costs_gpu_hours_and_money() -> None:

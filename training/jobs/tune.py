@@ -207,8 +207,12 @@ def check(settings: Settings, draws: tuple[Draw, ...]) -> None:
         raise SystemExit("--samples, --epochs and --workers are at least 1, --max-parallel 0")
     if not 1 <= settings.grace_epochs <= settings.epochs:
         raise SystemExit(f"--grace-epochs is 1 to {settings.epochs}, the epochs of a trial")
-    if settings.scheduler == "pbt" and settings.checkpoint_every_steps:
-        raise SystemExit("--checkpoint-every-steps is not for pbt: it goes by whole epochs")
+    by_step = settings.checkpoint_every_steps or settings.checkpoint_every == "auto"
+    if settings.scheduler == "pbt" and by_step:
+        raise SystemExit(
+            "--checkpoint-every-steps and --checkpoint-every auto are not for pbt: it goes by "
+            "whole epochs"
+        )
     if settings.reduction < 2 or settings.exploit_every_epochs < 1:
         raise SystemExit("--reduction is at least 2, --exploit-every-epochs at least 1")
     for draw in draws if settings.scheduler == "pbt" else ():

@@ -47,6 +47,10 @@ class Progress:
     epoch: int = 0
     batch: int = 0
     step: int = 0
+    trained_s: float = 0.0
+    """The time of all attempts, until the newest checkpoint."""
+    interruptions: int = 0
+    """How often the run was resumed."""
     epoch_loss: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
     """The sum over the steps of the current epoch, of this rank; on its device."""
 
@@ -83,6 +87,8 @@ class Progress:
                 "epoch": self.epoch,
                 "batch": self.batch,
                 "step": self.step,
+                "trained_s": self.trained_s,
+                "interruptions": self.interruptions,
                 "steps": self.steps,
                 "world_size": world_size,
             }
@@ -124,6 +130,8 @@ class Progress:
             self.precision.scaler.load_state_dict(shared["scaler"])
         self.epoch, self.batch, self.step = shared["epoch"], shared["batch"], shared["step"]
         self.tracked = shared.get("tracked", "")
+        self.trained_s = shared.get("trained_s", 0.0)
+        self.interruptions = shared.get("interruptions", 0) + 1
         saved = shared["world_size"]
         # A new rank continues with the mean loss of another one.
         own = torch.load(directory / own_file(min(rank, saved - 1)), weights_only=True)

@@ -39,6 +39,12 @@ class RunSettings:
     checkpoint_every_steps: int = setting(
         0, "steps between checkpoints within an epoch; 0: only at its end"
     )
+    checkpoint_every: str = setting(
+        "epoch",
+        "epoch: save at the end of an epoch, and every checkpoint_every_steps; auto: also at the "
+        "interval that loses the least time, from the measured cost of a save and interruptions",
+        ("epoch", "auto"),
+    )
     checkpoint_upload: str = setting(
         "async", "async: training continues during the upload; sync: it waits", ("async", "sync")
     )

@@ -25,6 +25,7 @@ from training.loop.divergence import Finite, why_not_finite
 from training.loop.evaluate import check_shares, evaluate
 from training.loop.flops import flops
 from training.loop.progress import Progress, seed_all
+from training.loop.save_interval import SaveInterval
 from training.loop.settings import TrainSettings
 from training.loop.tracking import Tracking
 from training.loop.world import World
@@ -97,6 +98,7 @@ def train(
             if world.rank == 0:
                 print(f"resumed at step {progress.step}, {inexact or 'exactly'}", flush=True)
 
+    interval = SaveInterval(progress, world)
     metrics: dict[str, float] = {}
 
     def checkpoint(*, saved: bool, ends: bool) -> float:
@@ -123,6 +125,7 @@ def train(
         if not saved:
             checkpoints.evaluated(metrics)
             return 0.0
+        interval.count_time()
         began = time.perf_counter()
         checkpoints.report(metrics, progress.step, progress.states(world.rank, world.size))
         return time.perf_counter() - began
@@ -149,6 +152,7 @@ def train(
                     ends
                     or (epoch_ends and (progress.epoch + 1) % settings.save_every_epochs == 0)
                     or (every > 0 and number % every == 0)
+                    or (settings.checkpoint_every == "auto" and interval.is_due(number))
                 )
                 due = epoch_ends or saved
 
@@ -183,7 +187,13 @@ def train(
                     step=progress.step,
                     checkpoint_s=checkpoint_s,
                 )
-                checkpoint_s = checkpoint(saved=saved, ends=ends) if due else 0.0
+                if due:
+                    before_s = time.monotonic()
+                    checkpoint_s = checkpoint(saved=saved, ends=ends)
+                    if saved and settings.checkpoint_every == "auto":
+                        interval.plan(time.monotonic() - before_s)
+                else:
+                    checkpoint_s = 0.0
                 if last:
                     return {"step": progress.step, **metrics}
     return {"step": progress.step, **metrics}

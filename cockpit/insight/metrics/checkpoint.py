@@ -72,7 +72,7 @@ def find(run: RunView, limits: Thresholds) -> list[Finding]:
     risk = at_risk(run)
     if risk is None:
         return []
-    limit = max(limits.checkpoint_age_s, limits.checkpoint_intervals * _usual_interval_s(run))
+    limit = max(limits.checkpoint_age_s, limits.checkpoint_intervals * usual_interval_s(run))
     if risk.seconds <= limit:
         return []
     lost = f"{risk.steps:,} steps, " if risk.steps is not None else ""
@@ -93,7 +93,8 @@ def find(run: RunView, limits: Thresholds) -> list[Finding]:
     ]
 
 
-def _usual_interval_s(run: RunView) -> float:
+def usual_interval_s(run: RunView) -> float:
+    """The median time between two of the newest checkpoints; 0 with fewer than two."""
     times = [at_s for at_s, _ in run.checkpoints[-_INTERVALS:]]
     gaps = [b - a for a, b in pairwise(times)]
     return median(gaps) if gaps else 0.0

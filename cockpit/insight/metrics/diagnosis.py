@@ -18,6 +18,7 @@ from cockpit.insight.metrics.goodput import Goodput, goodput
 from cockpit.insight.metrics.gpu_use import GpuUse, gpu_use
 from cockpit.insight.metrics.prices import Prices, money_per_hour
 from cockpit.insight.metrics.progress import gpus_of
+from cockpit.insight.metrics.save_interval import SaveInterval, save_interval
 from cockpit.insight.metrics.scaling import Scale, scaling
 from cockpit.insight.metrics.summary import job_of
 from cockpit.model.run import RunSummary
@@ -37,6 +38,7 @@ class Diagnosis(Struct, frozen=True):
     cause: Cause | None = None
     """Why the newest attempt that ended badly did."""
     gpus: GpuUse | None = None
+    save_interval: SaveInterval | None = None
 
 
 def diagnosis(
@@ -50,8 +52,10 @@ def diagnosis(
     """Pure: `now_s` in Unix seconds; `past` may hold runs of other jobs."""
     good = goodput(run, now_s)
     job, per_hour = job_of(store, run), money_per_hour(store, run, prices)
-    spent = None
+    alike = [it for it in past if it.job == job]
+    spent, interval = None, None
     if good is not None:
+        interval = save_interval(run, good.wall_s, alike)
         spent = cost(good, gpus_of(run), limits.price_per_gpu_hour, per_hour, prices)
     return Diagnosis(
         shares(run, limits.window_s),
@@ -59,7 +63,8 @@ def diagnosis(
         eta(store, run, now_s),
         at_risk(run),
         spent,
-        tuple(scaling(run, [it for it in past if it.job == job], limits.warmup_s)),
+        tuple(scaling(run, alike, limits.warmup_s)),
         next(reversed(causes_of_run(store, run, REPEATED)), None),
         gpu_use(run, limits.window_s),
+        interval,
     )

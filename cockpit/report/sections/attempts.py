@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from cockpit.insight.causes.types import Cause
 from cockpit.insight.causes.verdict import causes_of_run
+from cockpit.insight.metrics.save_interval import SaveInterval
 from cockpit.insight.recovery.measurement import recovery
 from cockpit.model.drill import Recovery
 from cockpit.model.run import Checkpoint
@@ -133,7 +134,7 @@ def phases(run: RunView) -> Section:
     return Section("phases", "Phases", tuple(blocks))
 
 
-def checkpoints(run: RunView) -> Section:
+def checkpoints(run: RunView, interval: SaveInterval | None) -> Section:
     if not run.checkpoints:
         return Section("checkpoints", "Checkpoints", ())
     times = [at_s for at_s, _ in run.checkpoints]
@@ -158,7 +159,8 @@ def checkpoints(run: RunView) -> Section:
         (Column("path", Kind.TEXT), lambda row: row[1].path),
     )
     known = Facts(tuple(fact for fact in facts if fact.value is not None))
-    blocks = (known, table("accepted", columns, shown, note=note))
+    advice = [Text(f"Save {interval.text} ({interval.why}).")] if interval is not None else []
+    blocks = (known, *advice, table("accepted", columns, shown, note=note))
     return Section("checkpoints", "Checkpoints", blocks)
 
 
