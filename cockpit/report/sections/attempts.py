@@ -160,7 +160,8 @@ def checkpoints(run: RunView, interval: SaveInterval | None) -> Section:
     )
     known = Facts(tuple(fact for fact in facts if fact.value is not None))
     advice = [Text(f"Save {interval.text} ({interval.why}).")] if interval is not None else []
-    blocks = (known, *advice, table("accepted", columns, shown, note=note))
+    accepted = table("accepted", columns, shown, note=note)
+    blocks: tuple[Block, ...] = (known, *advice, accepted)
     return Section("checkpoints", "Checkpoints", blocks)
 
 
