@@ -50,6 +50,16 @@ class Job(Struct, frozen=True):
     """For a RayJob, its RayCluster, which may be a new one."""
     queue: str = ""
     """For a RayJob, the LocalQueue of Kueue that its label names."""
+    retries: int = 0
+    """For a RayJob, how often KubeRay submits it again, each time on a new cluster (backoffLimit)."""
+    failed: int = 0
+    """For a RayJob, its tries that failed."""
+
+    @property
+    def tries(self) -> str:
+        """`try 2 of 3`, or the one that failed while the next is waited for; empty: no retries."""
+        number = min(self.failed + (self.deployment != "Retrying"), self.retries + 1)
+        return f"try {number} of {self.retries + 1}" if self.retries else ""
 
 
 class RunState(StrEnum):

@@ -55,7 +55,7 @@ from cockpit.model.event import (
     TrackedRunsListed,
     TrialsListed,
 )
-from cockpit.model.run import Job, RunState, Trial
+from cockpit.model.run import Job, JobStatus, RunState, Trial
 from cockpit.model.text import one_line
 from cockpit.model.tracking import GpuActivity, TrackedRun
 from cockpit.store.drill import DrillView
@@ -451,6 +451,8 @@ class Store(Struct):
 
 
 def _of_rayjob(job: Job, rayjob: Job) -> Job:
+    """Ray's view of the job with that of its RayJob, which knows whether a failed one is over."""
+    undecided = job.status is JobStatus.FAILED and rayjob.retries
     return replace(
         job,
         rayjob=rayjob.rayjob,
@@ -458,4 +460,7 @@ def _of_rayjob(job: Job, rayjob: Job) -> Job:
         deployment=rayjob.deployment,
         submitted=rayjob.submitted,
         cluster=rayjob.cluster,
+        retries=rayjob.retries,
+        failed=rayjob.failed,
+        status=rayjob.status if undecided else job.status,
     )

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from cockpit.actions import audit
 from cockpit.backends.protocol import ExecResult
 from cockpit.cli import main as cli
+from cockpit.cli.change import rayjob as following
 from cockpit.cli.options import connect
 from cockpit.config import file
 from cockpit.model.cluster import (
@@ -532,6 +533,7 @@ def test_a_rayjob_is_launched_and_followed_to_its_end(
 
     monkeypatch.setattr(builder, "session_on", remembered)
     monkeypatch.setattr(Cluster, "create_rayjob", create)
+    monkeypatch.setattr(following, "LOG_END_S", 0.1)
     argv = ["launch", "checkpointed", "--via", "rayjob", "--own-cluster", "--deadline", "60", "-f"]
     assert cli.main([*argv, "--replicas", "gpu=2"]) == 1
     text = capsys.readouterr()

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from cockpit.backends.kuberay.resources.objects import ray_job
-from cockpit.backends.protocol import RayJobSpec
+from cockpit.backends.protocol import Backend, RayJobSpec
 from cockpit.cli import main as cli
 from cockpit.cli.change import rayjob as following
 from cockpit.cli.options import connect
 from cockpit.launch import rayjob as launching
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.event import Event, JobsListed
-from cockpit.model.run import JobStatus
+from cockpit.model.run import Job, JobStatus
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.store import Store
 from tests.simulated_backend import ScriptedBackend
@@ -34,17 +35,20 @@ class Operator(ScriptedBackend):
     described: list[str] = field(default_factory=list)
     _states: asyncio.Queue[JobsListed] = field(default_factory=asyncio.Queue)
     loop: asyncio.AbstractEventLoop | None = None
+    then: list[Callable[[], None]] = field(default_factory=list)
+    """What happens after long waits, before anything else."""
 
     async def create_rayjob(self, spec: RayJobSpec) -> str:
         self.name = spec.name
         self.show("Initializing")
         return spec.name
 
-    def show(self, deployment: str, job_status: str = "", message: str = "") -> None:
-        status = {"jobDeploymentStatus": deployment, "jobId": "j-1", "message": message}
+    def show(self, deployment: str, job_status: str = "", message: str = "", **more: Any) -> None:
+        status = {"jobDeploymentStatus": deployment, "jobId": "j-1", "message": message, **more}
         if job_status:
             status["jobStatus"] = job_status
-        job = ray_job({"metadata": {"name": self.name}, "spec": {}, "status": status})
+        spec = {"backoffLimit": 1} if more else {}
+        job = ray_job({"metadata": {"name": self.name}, "spec": spec, "status": status})
         self._states.put_nowait(JobsListed(at_s=1.0, source="backend", jobs=(job,)))
 
     async def watch(self) -> AsyncIterator[Event]:
@@ -53,7 +57,9 @@ class Operator(ScriptedBackend):
 
     async def describe(self, kind: str, name: str) -> str:
         self.described.append(f"{kind}/{name}")
-        if len(self.described) == 1:
+        if self.then:
+            self.then.pop(0)()
+        elif len(self.described) == 1:
             self.show("Running")
         else:
             # Only now is there a submission: two reports long it was Running without one.
@@ -88,7 +94,7 @@ async def launched(operator: Operator, meanwhile: Callable[[], object] | None = 
         if meanwhile is not None:
             await operator.fake.until_asked("/api/v0/logs", 1)
             meanwhile()
-        return await asyncio.wait_for(running, 30)
+        return await asyncio.wait_for(running, 90)
 
 
 async def test_follow_waits_for_the_submission_and_shows_what_the_operator_reports(
@@ -129,6 +135,47 @@ async def test_follow_survives_a_head_that_no_longer_knows_the_job(
     assert err.rstrip().endswith("is FAILED: the head was lost")
 
 
+@pytest.mark.parametrize("log_is_lost", [False, True])
+async def test_follow_continues_with_the_retry_on_its_new_cluster(
+    operator: Operator,
+    log_is_lost: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clusters = []
+
+    def cluster_of(args: object, session: object, job: Job) -> Backend:
+        clusters.append(job.cluster)
+        return operator
+
+    monkeypatch.setattr(connect, "cluster_of", cluster_of)
+    if log_is_lost:
+        monkeypatch.setattr(following, "LOG_END_S", 0.2)
+
+    def first_try_fails() -> None:
+        if not log_is_lost:  # otherwise the dashboard reports it as running for ever
+            operator.fake.end_job("j-1", "FAILED")
+        operator.show("Retrying", "FAILED", "exit 1", rayClusterName="own-1", failed=1)
+        operator.then += [second_try]
+
+    def second_try() -> None:
+        operator.show("", jobId="", failed=1)
+        operator.fake.write("job-driver-j-2.log", "epoch 2\n")
+        operator.fake.add_job("j-2", "SUCCEEDED")
+        second = {"jobId": "j-2", "rayClusterName": "own-2", "failed": 1}
+        operator.show("Running", "RUNNING", **second)
+        operator.show("Complete", "SUCCEEDED", **second)
+
+    assert await launched(operator, first_try_fails) == 0
+    out, err = capsys.readouterr()
+    assert [line for line in out.splitlines() if line.startswith("epoch")] == ["epoch 1", "epoch 2"]
+    assert clusters == ["", "own-2"]
+    assert "Retrying, try 1 of 2 failed: exit 1; waiting until its cluster is deleted" in err
+    assert "FAILED" not in err
+    assert ("the log of job j-1 may be incomplete" in err) is log_is_lost
+    assert err.rstrip().endswith("is SUCCEEDED after 1 failed tries")
+
+
 def test_job_that_the_dashboard_lists_too_is_known_to_be_submitted() -> None:
     raw = {"jobDeploymentStatus": "Running", "jobId": "j-1", "jobStatus": "PENDING"}
     job = ray_job({"metadata": {"name": "r", "uid": "u"}, "spec": {}, "status": raw})
@@ -140,6 +187,28 @@ def test_job_that_the_dashboard_lists_too_is_known_to_be_submitted() -> None:
     assert (known.rayjob, known.submitted, known.rayjob_uid) == ("r", True, "u")
     del raw["jobStatus"]
     assert not ray_job({"metadata": {"name": "r"}, "spec": {}, "status": raw}).submitted
+
+
+def test_failed_try_of_a_job_with_retries_left_is_pending() -> None:
+    raw = {"jobDeploymentStatus": "Running", "jobId": "j-1", "jobStatus": "RUNNING"}
+    spec = {"backoffLimit": 2}
+    store = Store()
+
+    def shown() -> tuple[JobStatus, str]:
+        job = ray_job({"metadata": {"name": "r"}, "spec": spec, "status": raw})
+        store.apply(JobsListed(at_s=1.0, source="backend", jobs=(job,)))
+        return store.jobs["j-1"].status, store.jobs["j-1"].tries
+
+    assert shown() == (JobStatus.RUNNING, "try 1 of 3")
+    dashboard = ray_job({"status": {"jobId": "j-1", "jobStatus": "FAILED"}, "spec": {}})
+    store.apply(JobsListed(at_s=1.0, source="ray", jobs=(dashboard,)))
+    assert store.jobs["j-1"].status is JobStatus.RUNNING  # the operator decides within seconds
+    raw |= {"jobDeploymentStatus": "Retrying", "jobStatus": "FAILED", "failed": 1}
+    assert shown() == (JobStatus.PENDING, "try 1 of 3")
+    raw |= {"jobDeploymentStatus": "Failed", "failed": 3}
+    assert shown() == (JobStatus.FAILED, "try 3 of 3")
+    spec.clear()
+    assert shown() == (JobStatus.FAILED, "")
 
 
 def test_job_that_the_operator_refuses_has_failed_with_its_message() -> None:

@@ -65,7 +65,7 @@ class FakeDashboard:
 
     async def until_asked(self, part: str, times: int) -> None:
         """Until this number of requests had this in their path or query."""
-        async with asyncio.timeout(10), self._news:
+        async with asyncio.timeout(60), self._news:
             await self._news.wait_for(lambda: self.times_asked(part) >= times)
 
     def add_job(self, job_id: str, status: str = "RUNNING", ray_id: str = "01000000") -> None:

@@ -9,6 +9,7 @@ from cockpit.cli.options import connect
 from cockpit.format import in_seconds
 from cockpit.model.error import CockpitError
 from cockpit.model.run import Job
+from cockpit.model.text import one_line
 from cockpit.session.session import Session
 from cockpit.store.store import Store
 
@@ -25,25 +26,28 @@ RUNS = "Running"
 def until_submitted(session: Session, name: str, followed: set[str]) -> Job | None:
     """Return the job when the operator has submitted it under an id that was not followed yet.
 
-    A retry has another id. None when the job is over or deleted. Prints each state with the
+    A retry has another id; a short job may be over. None when nothing is left to follow. Prints each state with the
     condition that it waits for and, after a long wait, what the operator reports. Raises
     CockpitError on timeout.
     """
-    current = ""
+    current, limit_s = "", START_TIMEOUT_S
 
     def settled(store: Store) -> bool:
-        nonlocal current
+        nonlocal current, limit_s
         job = connect.rayjob(store, name)
         if job is None:
             return bool(followed)
-        done = job.status.is_over or (_is_with_ray(job) and job.id not in followed)
-        state = job.deployment + ("" if done else f", {waiting_for(job)}")
+        retrying = job.deployment == "Retrying"
+        limit_s = END_TIMEOUT_S if job.id in followed and not retrying else START_TIMEOUT_S
+        done = job.status.is_over or (is_with_ray(job) and job.id not in followed)
+        tries = f" ({job.tries})" if job.failed and not retrying else ""
+        state = f"{job.deployment}{tries}" + ("" if done else f", {waiting_for(job)}")
         if state != current:
             current = state
             print_state(name, state)
         return done
 
-    limit_s, waited_s = END_TIMEOUT_S if followed else START_TIMEOUT_S, 0.0
+    waited_s = 0.0
     before: str | None = None
     reported: str | None = None
     while not session.wait(settled, min(SLOW_S, limit_s)):
@@ -51,15 +55,17 @@ def until_submitted(session: Session, name: str, followed: set[str]) -> Job | No
         if _is_queued(session.store, name):
             waited_s = 0.0  # a queue may take days
             continue
+        if before not in (None, current):
+            waited_s = SLOW_S  # a retry has its own limit for each state
         if waited_s >= limit_s:
-            verdict = "is not over yet" if followed else "has not started"
+            verdict = "is not over yet" if limit_s == END_TIMEOUT_S else "has not started"
             raise too_late(session, name, limit_s, verdict)
         if before == current != reported:
             reported = current
             _report(session, name)
         before = current
     job = connect.rayjob(session.store, name)
-    return None if job is None or job.status.is_over else job
+    return None if job is None or job.id in followed or not job.submitted else job
 
 
 def _is_queued(store: Store, name: str) -> bool:
@@ -67,7 +73,7 @@ def _is_queued(store: Store, name: str) -> bool:
     return job is not None and bool(job.queue) and job.deployment in ("New", "Suspended")
 
 
-def _is_with_ray(job: Job) -> bool:
+def is_with_ray(job: Job) -> bool:
     return job.deployment == RUNS and job.submitted
 
 
@@ -79,9 +85,14 @@ def waiting_for(job: Job) -> str:
     return {
         "New": "waiting for the KubeRay operator",
         "Initializing": f"waiting until RayCluster {job.cluster or 'of its own'} is ready",
-        "Retrying": "waiting for the next try",
+        "Retrying": _retrying(job),
         "Suspended": _suspended(job),
     }.get(job.deployment, "waiting for the next state")
+
+
+def _retrying(job: Job) -> str:
+    failed = f"{job.tries} failed{f': {one_line(job.message, 200)}' if job.message else ''}"
+    return f"{failed}; waiting until its cluster is deleted"
 
 
 def _suspended(job: Job) -> str:

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from functools import partial
 
 from cockpit.backends.protocol import Backend
 from cockpit.cli.options import connect
@@ -80,27 +81,36 @@ def run(args: argparse.Namespace) -> int:
             )
         job = connect.rayjob(session.store, args.what)
         if job is not None:
-            if not job.submitted and not job.status.is_over:
-                job = _submitted(session, job, follow=args.follow)
+            if not job.status.is_over:
+                if args.follow:
+                    return _follow_tries(args, session, job, pattern)
+                if not job.submitted:
+                    raise _not_submitted(job)
             args.what = job.id
         on = session.backend if job is None else connect.cluster_of(args, session, job)
         session.call(_print(args, on, pattern, is_pod=is_pod))
     return int(ExitCode.DONE)
 
 
-def _submitted(session: Session, job: Job, *, follow: bool) -> Job:
-    """The job of a RayJob once its operator has submitted it. Without `follow`, raises
-    UnreachableError at once: Ray does not know the job yet.
-    """
-    from cockpit.cli.change.rayjob_start import until_submitted, waiting_for
+def _not_submitted(job: Job) -> UnreachableError:
+    from cockpit.cli.change.rayjob_start import waiting_for
 
-    if not follow:
-        raise UnreachableError(
-            f"RayJob {job.rayjob} has no log yet.",
-            f"It is {job.deployment}, {waiting_for(job)}.",
-            f"Add -f to wait for it, or see: cockpit describe rayjob/{job.rayjob}",
-        )
-    return until_submitted(session, job.rayjob, set()) or job
+    return UnreachableError(
+        f"RayJob {job.rayjob} has no log yet.",
+        f"It is {job.deployment}, {waiting_for(job)}.",
+        f"Add -f to wait for it, or see: cockpit describe rayjob/{job.rayjob}",
+    )
+
+
+def _follow_tries(
+    args: argparse.Namespace, session: Session, job: Job, pattern: re.Pattern[str] | None
+) -> int:
+    """Print the log of each try of a RayJob."""
+    from cockpit.cli.change import rayjob
+
+    log = partial(follow_job, lines=args.lines, pattern=pattern)
+    rayjob.follow(args, session, job.rayjob, log)
+    return int(ExitCode.DONE)
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:

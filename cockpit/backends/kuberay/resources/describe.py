@@ -240,13 +240,13 @@ def _rayjob(raw: Any) -> list[Row]:
     rows += [("State", f"{job.deployment}, the job {job.status.value}")]
     rows += [("Message", one_line(job.message, 600))] if job.message else []
     rows += [("Cluster", job.cluster or "not made yet"), ("Job id", job.id)]
+    rows += [("Retries", f"{job.retries}, {job.tries}")] if job.retries else []
     for label, key in (
         ("Deadline", "activeDeadlineSeconds"),
         ("Kept after its end", "ttlSecondsAfterFinished"),
-        ("Retries", "backoffLimit"),
     ):
         if isinstance(spec.get(key), int):
-            rows.append((label, f"{whole(spec, key)}{'' if label == 'Retries' else ' s'}"))
+            rows.append((label, f"{whole(spec, key)} s"))
     failing = text(mapping(raw, "status"), "jobStatusCheckFailureStartTime")
     rows += [("No answer", f"of Ray about the job since {failing}")] if failing else []
     return rows + _conditions({"status": mapping(mapping(raw, "status"), "rayClusterStatus")})

@@ -233,6 +233,8 @@ def ray_job(raw: Any) -> Job:
     job_status = _STATUSES.get(label) or _ENDED.get(deployment) or JobStatus.PENDING
     if not job_status.is_over and deployment in _ENDED:
         job_status = _ENDED[deployment]  # it failed before it was ever submitted
+    elif deployment == "Retrying":
+        job_status = JobStatus.PENDING  # jobStatus is that of the try that failed
     elif deployment == "Suspended":
         job_status = JobStatus.PENDING if queue else JobStatus.STOPPED
     return Job(
@@ -253,6 +255,8 @@ def ray_job(raw: Any) -> Job:
         cluster=text(status, "rayClusterName")
         or text(mapping(spec, "clusterSelector"), CLUSTER_LABEL),
         queue=queue,
+        retries=whole(spec, "backoffLimit"),
+        failed=whole(status, "failed"),
     )
 
 

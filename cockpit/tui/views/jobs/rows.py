@@ -26,9 +26,14 @@ _REST = (
 
 
 def _message(job: Job) -> str:
-    """Of a running job, Ray reports only that it runs; a RayJob may wait in a queue."""
-    waits = bool(job.queue) and not job.submitted
-    return one_line(job.message) if job.status.is_over or waits else ""
+    """Of a running job, Ray reports only that it runs; a RayJob may wait in a queue or for a retry."""
+    retrying = job.deployment == "Retrying"
+    waits = retrying or (bool(job.queue) and not job.submitted)
+    message = one_line(job.message) if job.status.is_over or waits else ""
+    if not job.tries:
+        return message
+    failed = f"{job.tries} failed" if retrying else job.tries
+    return f"{failed}: {message}" if message else failed
 
 
 def job_columns(store: Store) -> tuple[Column, ...]:
