@@ -1,4 +1,4 @@
-"""The custom resource definitions of Kueue, from its Go module, and small ones for Volcano."""
+"""Custom resource definitions of Kueue, Volcano and KubeRay, from their Go modules."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ import yaml
 from tests.cluster.build import MODULES
 
 KUEUE = "sigs.k8s.io/kueue"
+VOLCANO = "volcano.sh/volcano"
+KUBERAY = "github.com/ray-project/kuberay/ray-operator"
 _FILES = ("workloads", "localqueues", "clusterqueues")
 NEWER = "v1beta2"
 
 
 @cache
-def module() -> Path:
-    """The module's folder in Go's cache, downloaded if it is not there; `modules/kueue` pins it."""
+def module(name: str = KUEUE, pinned_by: str = "kueue") -> Path:
+    """The module's folder in Go's cache, downloaded if it is not there.
+
+    The go.mod in the folder `pinned_by` of `modules` has its version.
+    """
     done = subprocess.run(
-        ["go", "mod", "download", "-json", KUEUE],
-        cwd=MODULES / "kueue",
+        ["go", "mod", "download", "-json", name],
+        cwd=MODULES / pinned_by,
         env=os.environ | {"GOFLAGS": "-mod=readonly"},
         capture_output=True,
         text=True,
@@ -35,11 +40,8 @@ def module() -> Path:
 
 def kueue() -> list[dict[str, Any]]:
     """The definitions of v1beta1; served as v1beta2 too, as newer Kueues do."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     folder = module() / "config" / "components" / "crd" / "bases"
-    found = [
-        yaml.load((folder / f"kueue.x-k8s.io_{name}.yaml").read_text(), loader) for name in _FILES
-    ]
+    found = [_read(folder / f"kueue.x-k8s.io_{name}.yaml") for name in _FILES]
     for crd in found:
         newer = copy.deepcopy(crd["spec"]["versions"][0])
         crd["spec"]["versions"].append(newer | {"name": NEWER, "storage": False})
@@ -47,29 +49,21 @@ def kueue() -> list[dict[str, Any]]:
 
 
 def volcano() -> list[dict[str, Any]]:
-    """PodGroups and Queues of scheduling.volcano.sh/v1beta1, with any fields."""
-    return [_open("PodGroup", "podgroups", "Namespaced"), _open("Queue", "queues", "Cluster")]
+    """PodGroups and Queues of v1beta1."""
+    folder = module(VOLCANO, "crds") / "config/crd/volcano/bases"
+    return [
+        _read(folder / f"scheduling.volcano.sh_{name}.yaml") for name in ("podgroups", "queues")
+    ]
 
 
-def _open(kind: str, plural: str, scope: str) -> dict[str, Any]:
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    group = "scheduling.volcano.sh"
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": scope,
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-            "versions": [
-                {
-                    "name": "v1beta1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": schema},
-                    "subresources": {"status": {}},
-                }
-            ],
-        },
-    }
+def rayservices_and_cronjobs() -> list[dict[str, Any]]:
+    """Kinds of KubeRay whose definitions are not among those of `crds`."""
+    folder = module(KUBERAY, "crds") / "config/crd/bases"
+    return [_read(folder / f"ray.io_{name}.yaml") for name in ("rayservices", "raycronjobs")]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    made: dict[str, Any] = yaml.load(
+        path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    )
+    return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 GPU = "nvidia.com/gpu"
@@ -134,8 +135,16 @@ def pod_group(
     queue: str = "team-a",
     gpus: int = 8,
     unschedulable: str = "",
+    scheduled_s: int | None = None,
 ) -> dict[str, Any]:
-    conditions = [condition("Unschedulable", True, "NotEnoughResources", unschedulable)]
+    """`scheduled_s`: when the condition Scheduled was set, in seconds after Unschedulable."""
+    why = condition("Unschedulable", True, "NotEnoughResources", unschedulable)
+    conditions = [why] if unschedulable else []
+    if scheduled_s is not None:
+        ready = condition("Scheduled", True, "tasks in gang are ready to be scheduled", "")
+        began = datetime.fromisoformat(why["lastTransitionTime"])
+        at = (began + timedelta(seconds=scheduled_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        conditions.append(ready | {"lastTransitionTime": at})
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
@@ -149,7 +158,7 @@ def pod_group(
         "status": {
             "phase": phase,
             "running": running,
-            "conditions": conditions if unschedulable else [],
+            "conditions": conditions,
         },
     }
 

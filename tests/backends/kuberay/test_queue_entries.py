@@ -180,6 +180,36 @@ def test_pod_group_that_waits_for_its_queue() -> None:
 
 
 @pytest.mark.parametrize(
+    ("phase", "state"),
+    [
+        ("", QueueState.PENDING),
+        ("Pending", QueueState.PENDING),
+        ("Inqueue", QueueState.ADMITTED),
+        ("Running", QueueState.ADMITTED),
+        ("Unknown", QueueState.ADMITTED),
+        ("Completed", QueueState.FINISHED),
+    ],
+)
+def test_phase_of_a_pod_group(phase: str, state: QueueState) -> None:
+    found = volcano.pod_group(pod_group(phase=phase))
+    assert found is not None
+    assert found.entry.state is state
+
+
+@pytest.mark.parametrize(
+    ("scheduled_s", "message"), [(None, "3/3 tasks unschedulable"), (-9, None), (0, ""), (9, "")]
+)
+def test_unschedulable_pod_group_until_it_is_scheduled(
+    scheduled_s: int | None, message: str | None
+) -> None:
+    why = "3/3 tasks unschedulable"
+    raw = pod_group(phase="Inqueue", unschedulable=why, scheduled_s=scheduled_s)
+    found = volcano.pod_group(raw)
+    assert found is not None
+    assert found.entry.message == (why if message is None else message)
+
+
+@pytest.mark.parametrize(
     ("queues", "problem"),
     [
         ([], "there is no queue team-a"),

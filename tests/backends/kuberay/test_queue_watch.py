@@ -1,4 +1,4 @@
-"""Queues of Kueue and Volcano, watched on a real API server with Kueue's own definitions.
+"""Queues of Kueue and Volcano, watched on a real API server with their own definitions.
 
 The controllers of Kueue and Volcano do not run: the tests write what they would.
 """
@@ -86,7 +86,8 @@ def make(place: Place, plural: str, body: dict[str, Any]) -> str:
         for owner in meta.get("ownerReferences", ()):
             owner |= {"apiVersion": "ray.io/v1", "uid": "1"}
     place.ask("POST", path, {**body, "metadata": meta})
-    place.merge(f"{path}/{name}/status", {"status": body["status"]})
+    if plural != "podgroups":  # their definition has no subresource
+        place.merge(f"{path}/{name}/status", {"status": body["status"]})
     return f"{path}/{name}"
 
 
@@ -196,7 +197,15 @@ async def test_pods_of_a_pod_group_wait_for_their_queue(place: Place) -> None:
         )
         store = await stored(backend, lambda store: bool(store.queues.entries and store.pods))
     assert [pod.stage for pod in listed.pods] == [WaitStage.NODE_ROOM]
-    assert pod_chain(store, "demo-head-aaaaa").summary == summary
+        assert pod_chain(store, "demo-head-aaaaa").summary == summary
+        why = "2/3 tasks in gang unschedulable: pod group is not ready, 3 minAvailable"
+        status = pod_group(phase="Inqueue", running=1, unschedulable=why)["status"]
+        place.merge(path, {"status": status})
+        store = await stored(
+            backend, lambda store: any(entry.running for entry in store.queues.entries)
+        )
+    gang = next(link for link in cluster_chain(store).links if link.stage is WaitStage.GANG)
+    assert gang.text == f"1 of 3 pods run; all of them start together. Volcano: {why}."
 
 
 async def test_claim_without_a_volume_is_named(place: Place) -> None:

@@ -51,11 +51,6 @@ def pod_group(raw: Any) -> PodGroup | None:
     owner = next(iter(items(meta, "ownerReferences")), None)
     if owner is None:
         return None
-    unscheduled = [
-        each
-        for each in items(status, "conditions")
-        if text(each, "type") == "Unschedulable" and text(each, "status") == "True"
-    ]
     phase = text(status, "phase")
     state = _STATES.get(phase, QueueState.ADMITTED)
     asked = {str(name): quantity(value) for name, value in mapping(spec, "minResources").items()}
@@ -68,12 +63,28 @@ def pod_group(raw: Any) -> PodGroup | None:
             queue=text(spec, "queue") or DEFAULT,
             state=state,
             created_s=seconds(meta.get("creationTimestamp")),
-            message=text(unscheduled[-1], "message", 600) if unscheduled else "",
+            message=_unschedulable(status),
             pods=whole(spec, "minMember"),
             running=whole(status, "running"),
         ),
         asked,
     )
+
+
+def _unschedulable(status: Any) -> str:
+    """Why its pods cannot be placed. The scheduler never removes this condition: when it has placed
+    them, it sets Scheduled beside it.
+    """
+    newest = max(
+        items(status, "conditions"),
+        key=lambda each: (
+            seconds(each.get("lastTransitionTime")),
+            text(each, "type") == "Scheduled",
+        ),
+        default={},
+    )
+    holds = text(newest, "type") == "Unschedulable" and text(newest, "status") == "True"
+    return text(newest, "message", 600) if holds else ""
 
 
 def queue(raw: Any) -> Queue:

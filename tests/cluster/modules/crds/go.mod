@@ -1,0 +1,8 @@
+module cockpit.test/crds
+
+go 1.24
+
+require (
+	github.com/ray-project/kuberay/ray-operator v1.6.0
+	volcano.sh/volcano v1.10.0
+)
