@@ -51,7 +51,7 @@ class Job(Struct, frozen=True):
     queue: str = ""
     """For a RayJob, the LocalQueue of Kueue that its label names."""
     retries: int = 0
-    """For a RayJob, how often KubeRay submits it again, each time on a new cluster (backoffLimit)."""
+    """For a RayJob, its backoffLimit: retries of KubeRay, each on a new cluster."""
     failed: int = 0
     """For a RayJob, its tries that failed."""
 

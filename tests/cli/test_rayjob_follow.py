@@ -162,7 +162,7 @@ async def test_follow_continues_with_the_retry_on_its_new_cluster(
         operator.show("", jobId="", failed=1)
         operator.fake.write("job-driver-j-2.log", "epoch 2\n")
         operator.fake.add_job("j-2", "SUCCEEDED")
-        second = {"jobId": "j-2", "rayClusterName": "own-2", "failed": 1}
+        second: dict[str, Any] = {"jobId": "j-2", "rayClusterName": "own-2", "failed": 1}
         operator.show("Running", "RUNNING", **second)
         operator.show("Complete", "SUCCEEDED", **second)
 
@@ -190,7 +190,8 @@ def test_job_that_the_dashboard_lists_too_is_known_to_be_submitted() -> None:
 
 
 def test_failed_try_of_a_job_with_retries_left_is_pending() -> None:
-    raw = {"jobDeploymentStatus": "Running", "jobId": "j-1", "jobStatus": "RUNNING"}
+    raw: dict[str, Any] = {"jobDeploymentStatus": "Running", "jobStatus": "RUNNING"}
+    raw["jobId"] = "j-1"
     spec = {"backoffLimit": 2}
     store = Store()
 

@@ -26,9 +26,9 @@ RUNS = "Running"
 def until_submitted(session: Session, name: str, followed: set[str]) -> Job | None:
     """Return the job when the operator has submitted it under an id that was not followed yet.
 
-    A retry has another id; a short job may be over. None when nothing is left to follow. Prints each state with the
-    condition that it waits for and, after a long wait, what the operator reports. Raises
-    CockpitError on timeout.
+    A retry has another id; a short job may be over. None when nothing is left to follow. Prints
+    each state with the condition that it waits for and, after a long wait, what the operator
+    reports. Raises CockpitError on timeout.
     """
     current, limit_s = "", START_TIMEOUT_S
 

@@ -196,7 +196,7 @@ async def test_pods_of_a_pod_group_wait_for_their_queue(place: Place) -> None:
             backend, PodsListed, lambda event: any(pod.reason == summary for pod in event.pods)
         )
         store = await stored(backend, lambda store: bool(store.queues.entries and store.pods))
-    assert [pod.stage for pod in listed.pods] == [WaitStage.NODE_ROOM]
+        assert [pod.stage for pod in listed.pods] == [WaitStage.NODE_ROOM]
         assert pod_chain(store, "demo-head-aaaaa").summary == summary
         why = "2/3 tasks in gang unschedulable: pod group is not ready, 3 minAvailable"
         status = pod_group(phase="Inqueue", running=1, unschedulable=why)["status"]

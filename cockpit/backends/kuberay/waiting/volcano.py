@@ -75,7 +75,7 @@ def _unschedulable(status: Any) -> str:
     """Why its pods cannot be placed. The scheduler never removes this condition: when it has placed
     them, it sets Scheduled beside it.
     """
-    newest = max(
+    newest: Any = max(
         items(status, "conditions"),
         key=lambda each: (
             seconds(each.get("lastTransitionTime")),

@@ -26,7 +26,7 @@ _REST = (
 
 
 def _message(job: Job) -> str:
-    """Of a running job, Ray reports only that it runs; a RayJob may wait in a queue or for a retry."""
+    """Of a running job, Ray reports only that it runs; a RayJob may wait for a queue or retry."""
     retrying = job.deployment == "Retrying"
     waits = retrying or (bool(job.queue) and not job.submitted)
     message = one_line(job.message) if job.status.is_over or waits else ""
