@@ -153,7 +153,7 @@ async def test_follow_continues_with_the_retry_on_its_new_cluster(
         monkeypatch.setattr(following, "LOG_END_S", 0.2)
 
     def first_try_fails() -> None:
-        if not log_is_lost:  # otherwise the dashboard reports it as running for ever
+        if not log_is_lost:  # otherwise the dashboard still reports it as running
             operator.fake.end_job("j-1", "FAILED")
         operator.show("Retrying", "FAILED", "exit 1", rayClusterName="own-1", failed=1)
         operator.then += [second_try]
