@@ -10,8 +10,9 @@ from cockpit import format
 from cockpit.insight.causes.text import headline
 from cockpit.insight.causes.types import Advice, Category, Cause
 from cockpit.insight.metrics.diagnosis import Diagnosis
+from cockpit.insight.metrics.live_line import live_line
 from cockpit.insight.metrics.prices import money
-from cockpit.insight.metrics.stall import stall
+from cockpit.insight.metrics.stall import Stall
 from cockpit.insight.recovery.measurement import is_settled
 from cockpit.insight.recovery.text import brief
 from cockpit.model.alert import Severity
@@ -60,10 +61,28 @@ def health(view_state: ViewState, notes: Sequence[str] = ()) -> Content:
     return Content.assemble(*parts)
 
 
-def facts(view_state: ViewState, run: RunView | None, found: Diagnosis | None = None) -> Content:
+def live(run: RunView, now_s: float, cause: Cause | None, stalled: Stall | None) -> Content:
+    """What the run does now, in a sentence."""
+    line = live_line(run, now_s, cause, stalled)
+    bad = stalled is not None or (run.state.is_over and not line.is_well)
+    style = "good" if line.is_well else "bad" if bad else "warning"
+    return Content.assemble(
+        Content.styled(f"{'●' if line.is_well else '▲'} ", f"${style}"), line.text
+    )
+
+
+def facts(
+    view_state: ViewState,
+    run: RunView | None,
+    found: Diagnosis | None = None,
+    stalled: Stall | None = None,
+    *,
+    with_cause: bool = True,
+) -> Content:
     """The run in a few lines; numbers are grey once they are old.
 
-    `found` is the newest analysis of the run, which may be some seconds old.
+    `found` is the newest analysis of the run, which may be some seconds old. `with_cause`: also if
+    `live` names the cause, the reported reason of the last restart, the verdict and its advice.
     """
     if run is None:
         going = [job for job in view_state.store.jobs.values() if not job.status.is_over]
@@ -77,7 +96,7 @@ def facts(view_state: ViewState, run: RunView | None, found: Diagnosis | None = 
         state.append(Content.styled(f"  {format.plural(run.world_size, 'rank')}", "$muted"))
     if (phase := _phase(view_state, run)) is not None:
         state.append(phase)
-    if (stalled := stall(run, view_state.now_s)) is not None:
+    if stalled is not None:
         since = format.age(view_state.now_s - stalled.since_s)
         state.append(Content.styled(f"  STALLED for {since}", "bold $bad"))
     lines = [Content.assemble(*state)]
@@ -115,10 +134,12 @@ def facts(view_state: ViewState, run: RunView | None, found: Diagnosis | None = 
     elif not fresh and not run.state.is_over:
         waits = f"last sample {format.age(age)} ago" if age is not None else "no sample yet"
         lines.append(Content.styled(f"{waits}: waiting for the ranks", "$warning"))
-    if (log := _last_restart(run)) is not None:
+    cause = found.cause if found is not None else None
+    known = cause is not None and cause.category is not Category.UNKNOWN
+    if (with_cause or not known) and (log := _last_restart(run)) is not None:
         lines.append(log)
-    if found is not None and found.cause is not None:
-        lines += _cause(found.cause)
+    if with_cause and cause is not None:
+        lines += _cause(cause)
     return Content("\n").join(lines)
 
 

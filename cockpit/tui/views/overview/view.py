@@ -6,6 +6,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
+from cockpit.insight.metrics.stall import stall
 from cockpit.insight.recovery.measurement import is_settled, recovery
 from cockpit.store.selectors import current_run
 from cockpit.tui.main.frame import Line
@@ -29,6 +30,7 @@ class OverviewView(View):
     OverviewView .panel { border-top: solid $border-blurred; border-title-color: $foreground;
         border-title-style: bold; border-title-background: $surface;
         border-subtitle-color: $muted; border-subtitle-background: $surface; }
+    OverviewView #live { height: auto; max-height: 2; padding: 0 1; display: none; }
     OverviewView #top { height: auto; }
     OverviewView #cluster { width: 2fr; height: 100%; margin: 0 1 0 0; }
     OverviewView #cluster Static { height: auto; padding: 0 1; }
@@ -55,6 +57,7 @@ class OverviewView(View):
         self._event_rows = EventRows()
 
     def compose(self) -> ComposeResult:
+        yield Static(id="live")
         with Horizontal(id="top"):
             with Vertical(id="cluster", classes="panel"):
                 yield Static(id="health")
@@ -112,7 +115,15 @@ class OverviewView(View):
         found = (
             self.cockpit.diagnoses.of(state, run, self.cockpit.session) if run is not None else None
         )
-        self.query_one("#facts", Static).update(run_panel.facts(state, run, found))
+        stalled = stall(run, state.now_s) if run is not None else None
+        live = self.query_one("#live", Static)
+        live.display = run is not None
+        if run is not None:
+            cause = found.cause if found is not None else None
+            live.update(run_panel.live(run, state.now_s, cause, stalled))
+        roomy = self.screen.has_class("-tall")
+        facts = run_panel.facts(state, run, found, stalled, with_cause=roomy)
+        self.query_one("#facts", Static).update(facts)
         alarms = self.query_one("#alarms", Static)
         content = run_panel.alarms(state, 4 if self.screen.has_class("-tall") else 2)
         alarms.display = content is not None
