@@ -157,6 +157,12 @@ def test_wide_text_has_the_cause_beside_the_others_and_no_longer_line() -> None:
         assert max(map(len, lines(found, width=width))) <= width
 
 
+def test_command_is_on_one_line() -> None:
+    dumps = [dump(1, 0, 2, waits=False), dump(0, 1, 3, waits=True)]
+    store = hung(dumps, submission_id="raysubmit_Ny9vBxxqA5")
+    assert "    cockpit stop raysubmit_Ny9vBxxqA5" in lines(judged(store), width=60)
+
+
 def test_evidence_has_the_node_and_process_of_the_cause() -> None:
     found = judged(hung([dump(1, 0, 2, waits=False), dump(0, 1, 3, waits=True)], host="10.0.0.4"))
     assert found.evidence[0] == "rank 1: 10.0.0.4, pid 1; 1 % CPU, kernel state S"

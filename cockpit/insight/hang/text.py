@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
@@ -19,6 +20,7 @@ INNER, OUTER = 10, 3
 BESIDE = 110
 """From this width on, two stacks are side by side."""
 _GAP = "   "
+_COMMAND, _NO_BREAK = re.compile(r"cockpit [a-z]+ \S+"), "\xa0"
 
 
 def lines(
@@ -57,12 +59,17 @@ def lines(
 
 
 def _wrapped(text: Iterable[str], width: int) -> list[str]:
-    """Continuation lines are indented as far as their line, and by two more cells."""
+    """Continuation lines are indented as far as their line, and by two more cells.
+
+    A command is not broken, so that it can be copied.
+    """
     wrapped: list[str] = []
     for line in text:
         indent = line[: len(line) - len(line.lstrip())]
         following = f"{indent}  " if indent else ""
-        wrapped += textwrap.wrap(line, width, subsequent_indent=following) or [""]
+        kept = _COMMAND.sub(lambda found: found[0].replace(" ", _NO_BREAK), line)
+        parts = textwrap.wrap(kept, width, subsequent_indent=following) or [""]
+        wrapped += [part.replace(_NO_BREAK, " ") for part in parts]
     return wrapped
 
 
