@@ -58,6 +58,7 @@ faults = [
 during = ["throughput >= 20"]
 abort_unless = ["checkpoint-age <= 900"]
 recover_within_s = 90
+max_time_lost_s = 120
 timeout_s = 200
 
 [[step]]
@@ -129,7 +130,7 @@ def test_a_file_reports_all_of_a_day() -> None:
         ("throughput", ("during",)),
     ]
     assert both.plan.recover_within_s == 90, "a step says it better than the defaults"
-    assert both.plan.timeouts.recover_s == 200
+    assert (both.plan.max_time_lost_s, both.plan.timeouts.recover_s) == (120, 200)
     assert (both.plan.seed, both.plan.game_day) == (7, "day")
     assert isinstance(one, Inject)
     assert (one.plan.recover_within_s, one.plan.seed, one.optional) == (60, 9, True)

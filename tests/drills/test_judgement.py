@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.drills.engine.drill_log import judge
 from cockpit.drills.plan.plan import DrillPlan, FaultSpec
@@ -48,3 +49,31 @@ def recovered(*milestones: Milestone, gaps: tuple[str, ...] = ()) -> Recovery:
 )
 def test_slower_run_after_a_restart_is_not_fully_recovered(measured: Recovery, why: str) -> None:
     assert judge(PLAN, "", "", [measured]) == (Verdict.PASSED, why)
+
+
+def lost(seconds: float | None) -> Recovery:
+    return replace(recovered(Milestone.FIRST_STEP, Milestone.THROUGHPUT_BACK), seconds_lost=seconds)
+
+
+@pytest.mark.parametrize(
+    ("measured", "verdict", "why"),
+    [
+        (lost(11.0), Verdict.PASSED, "first new step after 4.5 s, 11.0 s lost"),
+        (lost(12.5), Verdict.FAILED, "rank-kill of worker-1: 12.5 s lost, not 12 s"),
+        (
+            lost(None),
+            Verdict.FAILED,
+            "rank-kill of worker-1: the run did not catch up, so the time lost is unknown",
+        ),
+        (
+            Recovery(replace(DRILL, run_id=""), interrupted=None),
+            Verdict.PASSED,
+            "there was no run to lose; its pods are back",
+        ),
+    ],
+)
+def test_time_lost_until_the_run_has_caught_up_is_limited(
+    measured: Recovery, verdict: Verdict, why: str
+) -> None:
+    plan = replace(PLAN, max_time_lost_s=12.0)
+    assert judge(plan, "", "", [measured]) == (verdict, why)

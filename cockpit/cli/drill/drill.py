@@ -84,6 +84,12 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "--max-steps-lost", type=int, metavar="N", help="maximum number of steps that are repeated"
     )
     wanted.add_argument(
+        "--max-time-lost",
+        type=float,
+        metavar="S",
+        help="maximum time lost until the run has caught up",
+    )
+    wanted.add_argument(
         "--probe",
         action="append",
         default=[],

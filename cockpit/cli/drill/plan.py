@@ -45,6 +45,7 @@ def plan(args: argparse.Namespace) -> DrillPlan:
         abort=tuple(hypothesis.probe(text) for text in args.abort_unless),
         recover_within_s=args.recover_within,
         max_steps_lost=args.max_steps_lost,
+        max_time_lost_s=args.max_time_lost,
         seed=args.seed,
         timeouts=timeouts,
         blast_radius=limits(args),
@@ -69,6 +70,7 @@ FLAGS = {
     "--for": "for_s", "--count": "count", "--group": "group",
     "--target": "target", "--allow-head": "allow_head", "--seed": "seed",
     "--recover-within": "recover_within", "--max-steps-lost": "max_steps_lost",
+    "--max-time-lost": "max_time_lost",
     "--probe": "probe", "--probe-during": "probe_during", "--abort-unless": "abort_unless",
     "--timeout": "timeout",
 }  # fmt: skip

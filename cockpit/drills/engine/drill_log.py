@@ -180,7 +180,9 @@ def judge(
     took = [one.first_step_s for one in measured if one.first_step_s is not None]
     slower = "; throughput was not back within 5 %" if any(map(_is_slower, measured)) else ""
     if took:
-        return Verdict.PASSED, f"first new step after {in_seconds(max(took), 1)}{slower}"
+        lost = [one.seconds_lost for one in measured if one.seconds_lost is not None]
+        cost = f", {in_seconds(max(lost), 1)} lost" if lost else ""
+        return Verdict.PASSED, f"first new step after {in_seconds(max(took), 1)}{cost}{slower}"
     if any(one.interrupted is False for one in measured):
         return Verdict.PASSED, f"training continued in the same attempt{slower}"
     return Verdict.PASSED, "there was no run to lose; its pods are back"
@@ -198,6 +200,11 @@ def _missed(plan: DrillPlan, one: Recovery) -> str:
     most, lost = plan.max_steps_lost, one.steps_lost
     if most is not None and lost is not None and lost > most:
         return f"{hit}: {lost} steps lost, not {most}"
+    limit_s, lost_s = plan.max_time_lost_s, one.seconds_lost
+    if limit_s is not None and drill.run_id and (lost_s is None or lost_s > limit_s):
+        if lost_s is None:
+            return f"{hit}: the run did not catch up, so the time lost is unknown"
+        return f"{hit}: {in_seconds(lost_s, 1)} lost, not {in_seconds(limit_s)}"
     if one.continuity is not None and not one.continuity.continuous:
         return f"{hit}: the loss is {one.continuity.after:.4g} after {one.continuity.before:.4g}"
     return ""

@@ -52,8 +52,8 @@ KINDS = {
 """The key that gives the kind of a step."""
 FAULT_KEYS = ("drill", "set", "target", "count", "groups", "allow_head")
 DEFAULT_KEYS = (
-    "recover_within_s", "max_steps_lost", "probes", "during", "abort_unless", "settle_s",
-    "timeout_s", "optional", "max_pods", "max_share",
+    "recover_within_s", "max_steps_lost", "max_time_lost_s", "probes", "during", "abort_unless",
+    "settle_s", "timeout_s", "optional", "max_pods", "max_share",
 )  # fmt: skip
 """Of a drill, and of `[defaults]` for every drill of the day."""
 KEYS = {
@@ -247,6 +247,7 @@ class _File:
             abort=self._probes(raw, at, "abort_unless") if "abort_unless" in raw else plan.abort,
             recover_within_s=read.number(raw, at, "recover_within_s", plan.recover_within_s),
             max_steps_lost=read.whole(raw, at, "max_steps_lost", plan.max_steps_lost),
+            max_time_lost_s=read.number(raw, at, "max_time_lost_s", plan.max_time_lost_s),
             settle_s=read.number(raw, at, "settle_s", plan.settle_s) or 0.0,
             timeouts=replace(plan.timeouts, recover_s=limit_s or Timeouts().recover_s),
         )

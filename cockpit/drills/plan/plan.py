@@ -113,6 +113,8 @@ class DrillPlan(Struct, frozen=True):
     recover_within_s: float | None = None
     """From the injection to the first new step; later is a failure."""
     max_steps_lost: int | None = None
+    max_time_lost_s: float | None = None
+    """Until the run is where it would have been without the fault; more is a failure."""
     seed: int | None = None
     """None: chosen at random, and reported."""
     timeouts: Timeouts = Timeouts()

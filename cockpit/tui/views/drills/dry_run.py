@@ -29,6 +29,8 @@ def preview_lines(
         wanted.append(f"the first new step within {format.in_seconds(plan.recover_within_s)}")
     if plan.max_steps_lost is not None:
         wanted.append(f"at most {plan.max_steps_lost} steps lost")
+    if plan.max_time_lost_s is not None:
+        wanted.append(f"at most {format.in_seconds(plan.max_time_lost_s)} lost")
     lines += commands_of((*plan.hypothesis, *plan.abort))
     if wanted:
         lines.append(f"It passes with: {', '.join(wanted)}.")
