@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.bench.all import PAGE, note_of, sections_of
 from tests.bench.step_to_screen import Seen, delays, note_shown
 from tests.bench.table import Line, Table, percentile
 from tests.bench.terminal import plain
@@ -29,3 +30,11 @@ def test_a_promise_that_is_not_kept_fails_the_table() -> None:
     assert not table.passed
     assert "| b | 2 s | ≤ 1 s | **FAIL** |" in table.markdown
     assert percentile([3.0, 1.0, 2.0], 50) == 2.0
+
+
+def test_text_below_the_command_of_a_section_is_kept() -> None:
+    sections = sections_of(PAGE.read_text(encoding="utf-8"))
+    note = note_of(sections["hang_corpus"], "hang_corpus")
+    assert note.startswith("\nUnmodified scripts")
+    assert sections["hang_corpus"].endswith(f", AMD EPYC\n{note}")
+    assert note_of(sections["help_cost"], "help_cost") == note_of("", "help_cost") == ""
