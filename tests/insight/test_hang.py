@@ -454,8 +454,9 @@ def test_stacks_alone_name_the_rank_outside_of_the_collective_and_what_is_missin
     found = judged(hung([*dumps, *late], stale=stale))
     assert (found.ranks, found.confidence) == ((1,), Confidence.MEDIUM)
     assert found.kind is (Kind.FROZEN if stale else Kind.USER)
-    waited = "Ranks 0, 2, 3 have waited in a collective for 31 s, and rank 1 is in none."
-    assert found.sentence.startswith(waited)
+    waited = "Ranks 0, 2, 3 have waited in a collective for 31 s, and rank 1 is "
+    where = "not known to be in one." if stale else "in none."
+    assert found.sentence.startswith(f"{waited}{where}")
     missing = f"{4 - len(stale)} ranks without collectives: torch 2.4.0 has no flight recorder"
     assert missing in found.evidence
 

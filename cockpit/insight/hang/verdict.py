@@ -226,10 +226,11 @@ class _Case:
 
     def _outside(self, waiting: set[int], others: set[int]) -> Verdict:
         """Without sequence numbers the ranks may be in different collectives: never certain."""
+        where = "not known to be in one" if others & set(self._view.silent) else "in none"
         sentence = (
             f"{ranks_text(waiting)} {has_or_have(waiting)} waited in a collective for "
             f"{format.in_seconds(self._idle_s, 0)}, and {format.ranks(others)} "
-            f"{is_or_are(others)} in none."
+            f"{is_or_are(others)} {where}."
         )
         found = self._made(self._kind(others), others, [sentence, *self._where(others)], True)
         is_certain = found.confidence is Confidence.HIGH
