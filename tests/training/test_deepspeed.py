@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
+from pickle import UnpicklingError
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,7 +20,7 @@ from training.jobs import deepspeed
 from training.jobs.deepspeed import Settings
 from training.loop.world import alone
 from training.models.mlp import MLP
-from training.parallel.zero import TAG, Zero, _InMemory
+from training.parallel.zero import CLASSES, TAG, Zero, _InMemory
 from training.stop import Stop
 
 SETTINGS = Settings(
@@ -76,21 +80,53 @@ def test_unsupported_deepspeed_settings_are_refused(
         Zero(MLP((1, 8, 8), 10), alone("false"), settings, zero=settings)
 
 
-def test_deepspeed_reads_only_files_that_a_manifest_lists(tmp_path: Path) -> None:
-    """It unpickles them, and finds them by patterns: a planted file would be one of them."""
-    asked: list[str] = []
+@pytest.fixture
+def its_classes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """An object of each class of `CLASSES`, of modules that are not DeepSpeed's."""
+    made = []
+    for module, name in CLASSES:
+        stand_in = type(name, (), {"__module__": module})
+        for each in ("deepspeed", module):
+            monkeypatch.setitem(sys.modules, each, ModuleType(each))
+        setattr(sys.modules[module], name, stand_in)
+        made.append(stand_in())
+    return made
 
-    class Real:
-        def load(self, path: str, map_location: Any = None) -> str:
-            asked.append(path)
-            return "states"
 
-    name, planted = "mp_rank_00_model_states.pt", "mp_rank_01_model_states.pt"
-    states = {name: memoryview(b"states")}
-    rank_part.write(LocalFileSystem(), str(tmp_path), states, rank=0, world_size=1, step=4)
-    (tmp_path / planted).write_bytes(b"planted")
-    engine = _InMemory(Real())
-    assert engine.load(f"{tmp_path}/{TAG}/{name}", map_location="cpu") == "states"
+def checkpoint(folder: Path, states: Any) -> str:
+    """Write a checkpoint of one listed file, and return its path."""
+    name = "mp_rank_00_model_states.pt"
+    rank_part.write(LocalFileSystem(), str(folder), {name: states}, rank=0, world_size=1, step=4)
+    return f"{folder}/{TAG}/{name}"
+
+
+def test_deepspeed_reads_only_files_that_a_manifest_lists(
+    tmp_path: Path, its_classes: list[Any]
+) -> None:
+    """It finds them by patterns: a planted file would be one of them."""
+    engine, path = _InMemory(None), checkpoint(tmp_path, {"steps": 4})
+    assert engine.load(path, map_location="cpu") == {"steps": 4}
+    planted = "mp_rank_01_model_states.pt"
+    shutil.copy(path, tmp_path / planted)
     with pytest.raises(Damaged, match=f"{planted} is not listed in any manifest"):
         engine.load(f"{tmp_path}/{TAG}/{planted}")
-    assert asked == [f"{tmp_path}/{TAG}/{name}"]
+
+
+def test_deepspeeds_own_classes_are_read(tmp_path: Path, its_classes: list[Any]) -> None:
+    read = _InMemory(None).load(checkpoint(tmp_path, {"own": its_classes}))
+    assert list(map(type, read["own"])) == list(map(type, its_classes))
+
+
+class Planted:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (os.environ["PLANTED"],)
+
+
+def test_a_listed_file_of_deepspeed_runs_no_code(
+    tmp_path: Path, its_classes: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLANTED", str(tmp_path / "planted"))
+    path = checkpoint(tmp_path, {"states": Planted()})
+    with pytest.raises(UnpicklingError, match="mkdir"):
+        _InMemory(None).load(path)
+    assert not (tmp_path / "planted").exists()

@@ -32,6 +32,13 @@ from training.techniques.optimizer import optimizer
 TAG = "."
 """DeepSpeed's directory within that of a checkpoint: the same."""
 
+CLASSES = (
+    ("deepspeed.runtime.fp16.loss_scaler", "LossScaler"),
+    ("deepspeed.runtime.zero.config", "ZeroStageEnum"),
+    ("deepspeed.utils.tensor_fragment", "fragment_address"),
+)
+"""What its checkpoints contain besides tensors and plain values."""
+
 
 def lacking() -> str:
     """What to do if DeepSpeed is not installed; '' if it is."""
@@ -145,12 +152,17 @@ class _InMemory:
     def save(self, state_dict: Any, path: str) -> None:
         self.files[Path(path).name] = state_dict
 
-    def load(self, path: str, *args: Any, **kwargs: Any) -> Any:
-        """DeepSpeed finds its files by patterns, and unpickles them: only listed ones are read."""
+    def load(self, path: str, map_location: Any = None) -> Any:
+        """Load a listed file with an allow-list; DeepSpeed would unpickle any file.
+
+        Raises Damaged, and UnpicklingError for a class that is not on the list.
+        """
         file = Path(path)
         if file.name not in files(file.parent):
             raise Damaged(f"{file.name} is not listed in any manifest")
-        return self._real.load(path, *args, **kwargs)
+        classes = [getattr(import_module(module), name) for module, name in CLASSES]
+        with torch.serialization.safe_globals(classes):
+            return torch.load(path, map_location=map_location, weights_only=True)
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
         """Nothing is written."""
