@@ -1,11 +1,12 @@
 """`cockpit why [RUN|JOB]`: why attempts and jobs ended badly, and whether to restart.
 
-`cockpit why KIND/NAME` is `why_waiting`.
+`cockpit why KIND/NAME` is `why_waiting`, and `--recorded RUN` is `post_mortem`.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from cockpit.cli.options import connect
 from cockpit.cli.output import tables
@@ -38,6 +39,12 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "cluster, group/NAME, job/NAME (a RayJob) or pod/NAME, for what it waits for",
     )
     parser.add_argument(
+        "--recorded",
+        action="store_true",
+        help="read the recording of RUN instead of a cluster, which may be gone (default: the "
+        "newest one)",
+    )
+    parser.add_argument(
         "--fail",
         action="store_true",
         help="exit with 1 when the newest end was a bad one, or the object waits",
@@ -46,6 +53,10 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.recorded:
+        from cockpit.cli.read import post_mortem
+
+        return post_mortem.run(args)
     if why_waiting.names_object(args.what):
         return why_waiting.run(args)
     with connect.session(args, sources=("telemetry", "ray")) as session:
@@ -57,16 +68,21 @@ def run(args: argparse.Namespace) -> int:
     if args.output != "table":
         row = {"of": name, "causes": causes}
         tables.print_object(row, args.output)
-    elif not causes:
-        print(f"{name}: no attempt ended badly." if name else "No run or job ended badly.")
     else:
-        left_out = len(causes) - SHOWN
-        print(name + (f", {left_out} earlier attempts are not shown" if left_out > 0 else ""))
-        for cause in causes[-SHOWN:]:
-            print("\n".join(["", *lines(cause)]))
+        print_causes(name, causes)
     if stuck is not None and args.output == "table":
         print(f"\nIt hangs now: {stuck.sentence}\nSee: cockpit hang")
     return 1 if args.fail and causes else int(ExitCode.DONE)
+
+
+def print_causes(name: str, causes: Sequence[Cause]) -> None:
+    if not causes:
+        print(f"{name}: no attempt ended badly." if name else "No run or job ended badly.")
+        return
+    left_out = len(causes) - SHOWN
+    print(name + (f", {left_out} earlier attempts are not shown" if left_out > 0 else ""))
+    for cause in causes[-SHOWN:]:
+        print("\n".join(["", *lines(cause)]))
 
 
 def _stuck(store: Store, name: str, now_s: float) -> Verdict | None:
