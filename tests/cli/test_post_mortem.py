@@ -1,4 +1,4 @@
-"""`cockpit why --recorded`: the end of a run whose cluster is gone."""
+"""`cockpit why --recorded`: the end of a run whose cluster no longer exists."""
 
 from __future__ import annotations
 

@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.cli.main import main
 from cockpit.cli.recordings.replay import seconds
 from cockpit.config import paths
 from cockpit.model.error import UsageError
+from cockpit.model.event import JobsListed
 from cockpit.recorder.reading.library import Library
 from tests.recorder.test_recorder import record, script
 from tests.tui.simulated import JOB, RUN, START_S
@@ -63,6 +65,37 @@ def test_a_declined_deletion_fails_and_leaves_the_recording(
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
     assert main(["recordings", "delete", "digits"]) == 1
     assert path.exists()
+
+
+def test_two_recordings_are_compared_by_settings_nodes_and_metrics(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / f"other{path.suffix}"
+    events = []
+    for event in script(120):
+        if isinstance(event, JobsListed):
+            jobs = [
+                replace(job, entrypoint=f"{job.entrypoint} --lr 0.2 --fast") for job in event.jobs
+            ]
+            event = replace(event, jobs=tuple(jobs))
+        events.append(event)
+    record(other, events)
+    found = asked(capsys, "recordings", "compare", RUN, str(other))
+    assert [run["name"] for run in found["runs"]] == ["digits", "digits"]
+    rows = {row["name"]: row for row in found["parameters"]}
+    assert (rows["lr"]["first"], rows["lr"]["second"], rows["lr"]["differs"]) == ("", "0.2", True)
+    assert rows["fast"]["second"] == "yes"
+    assert rows["Ray"]["first"] == "2.60.0"
+    assert not rows["nodes"]["differs"]
+    metrics = {row["name"]: row for row in found["metrics"]}
+    assert metrics["steps"]["difference"].startswith("-")
+    assert not metrics["attempts"]["differs"]
+    assert main(["recordings", "compare", RUN, str(other)]) == 0
+    shown = capsys.readouterr().out
+    assert "differ" in shown
+    assert re.search(r"^lr\s+–\s+0\.2", shown, re.MULTILINE)
+    assert main(["recordings", "compare", RUN]) == 2
+    assert "takes two recordings" in capsys.readouterr().err
 
 
 def test_a_recording_is_deleted_when_that_is_confirmed(

@@ -85,7 +85,7 @@ async def _run(args: argparse.Namespace) -> None:
             artifacts = await client.artifacts(chosen[0].id)
             _print_one(chosen[0], artifacts, await client.model_versions(chosen[0].id), args.output)
         else:
-            _print_comparison(chosen[0], chosen[1], args.output)
+            print_comparison(chosen[0], chosen[1], args.output)
     finally:
         await client.aclose()
 
@@ -181,7 +181,7 @@ def _section(title: str, rows: Sequence[dict[str, Any]]) -> None:
         print_table(rows, tuple(rows[0]))
 
 
-def _print_comparison(first: TrackedRun, second: TrackedRun, output: str) -> None:
+def print_comparison(first: TrackedRun, second: TrackedRun, output: str) -> None:
     found, now_s = compared(first, second), time.time()
     if output != "table":
         both = [as_row(run, now_s) for run in (first, second)]

@@ -35,9 +35,7 @@ def run(args: argparse.Namespace) -> int:
             )
         name = listed[0].name
     with opened(library.find(name)) as recording:
-        player = Player(recording, paused=True)
-        player.seek(player.end_s)
-        player.settle()
+        player = Player.ended(recording)
         store, end_s = player.store, player.end_s
     of = store.runs.get(recording.run.run_id)
     if of is None:

@@ -41,8 +41,8 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "--recorded",
         action="store_true",
-        help="read the recording of RUN instead of a cluster, which may be gone (default: the "
-        "newest one)",
+        help="read the recording of RUN instead of its cluster, which may no longer exist "
+        "(default: the newest recording)",
     )
     parser.add_argument(
         "--fail",

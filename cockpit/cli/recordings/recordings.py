@@ -1,4 +1,4 @@
-"""`cockpit recordings`: the recorded runs; `delete` removes one."""
+"""`cockpit recordings`: the recorded runs; `delete` removes one, `compare` shows two."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from cockpit.config import paths
 from cockpit.model.error import UsageError
 from cockpit.recorder.reading.library import Library, Recorded
 
+ACTIONS = ("list", "compare", "delete", "path")
 COLUMNS = (
     "name",
     "run",
@@ -26,8 +27,12 @@ COLUMNS = (
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
-    parser.add_argument("action", nargs="?", default="list", choices=("list", "delete", "path"))
-    parser.add_argument("name", nargs="*", help="delete: a recording's name, run or file")
+    parser.add_argument("action", nargs="?", default="list", choices=ACTIONS)
+    parser.add_argument(
+        "name",
+        nargs="*",
+        help="delete, compare: a recording's name, run or file; compare takes two",
+    )
     tables.arguments(parser, tables.LISTS)
     confirm.arguments(parser)
 
@@ -39,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.action == "delete":
         return _delete(args, library)
+    if args.action == "compare":
+        return _compare(args, library)
     if args.name:
         raise UsageError("cockpit recordings list takes no name.", todo="See: cockpit replay NAME")
     tables.print_rows(
@@ -73,6 +80,30 @@ def _note(one: Recorded) -> str:
         return "being recorded"
     # The last recorded state: later states are not known.
     return "" if one.summary.state.is_over else "left before its end"
+
+
+def _compare(args: argparse.Namespace, library: Library) -> int:
+    """Print what differs between two runs: settings, versions and nodes, and each metric."""
+    from cockpit.cli.read.experiments import print_comparison
+    from cockpit.insight.metrics.recorded_run import as_tracked
+    from cockpit.recorder.reading.player import Player
+    from cockpit.recorder.reading.recording import opened
+
+    if len(args.name) != 2:
+        raise UsageError(
+            "cockpit recordings compare takes two recordings.",
+            todo="For example: cockpit recordings compare RUN OTHER; see: cockpit recordings",
+        )
+    found = []
+    for path in map(library.find, args.name):
+        with opened(path) as recording:
+            store = Player.ended(recording).store
+            run = store.runs.get(recording.run.run_id)
+        if run is None:
+            raise UsageError(f"The recording {path.stem} has no run.", recording.damage)
+        found.append(as_tracked(store, run))
+    print_comparison(found[0], found[1], args.output)
+    return 0
 
 
 def _delete(args: argparse.Namespace, library: Library) -> int:
