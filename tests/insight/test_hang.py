@@ -461,6 +461,21 @@ def test_stacks_alone_name_the_rank_outside_of_the_collective_and_what_is_missin
     assert missing in found.evidence
 
 
+def test_ranks_that_still_form_their_process_group_are_no_hang() -> None:
+    less: dict[str, object] = {
+        "reached": (),
+        "collectives": (),
+        "missing": "torch.distributed is not initialized",
+        "usual_s": None,
+        "idle_s": 700.0,
+        "bound_s": 120.0,
+        "slow_bound_s": 600.0,
+    }
+    late = dump(1, 0, 0, waits=False, **less)
+    found = judged(hung([late, *(dump(rank, 1, 0, waits=True, **less) for rank in (0, 2, 3))]))
+    assert (found.ranks, found.confidence) == ((1,), Confidence.LOW)
+
+
 @pytest.mark.parametrize("skew_s", [-420.0, 420.0])
 def test_clock_of_a_node_that_is_minutes_off_changes_neither_verdict_nor_times(
     skew_s: float,

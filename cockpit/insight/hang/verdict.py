@@ -225,14 +225,18 @@ class _Case:
         return bool(missing) and self._places[rank] is Place.COLLECTIVE
 
     def _outside(self, waiting: set[int], others: set[int]) -> Verdict:
-        """Without sequence numbers the ranks may be in different collectives: never certain."""
+        """Without sequence numbers the ranks may be in different collectives: never certain.
+
+        Until the pace is known, ranks may still form their process group.
+        """
         where = "not known to be in one" if others & set(self._view.silent) else "in none"
         sentence = (
             f"{ranks_text(waiting)} {has_or_have(waiting)} waited in a collective for "
             f"{format.in_seconds(self._idle_s, 0)}, and {format.ranks(others)} "
             f"{is_or_are(others)} {where}."
         )
-        found = self._made(self._kind(others), others, [sentence, *self._where(others)], True)
+        has_pace = any(dump.dump.usual_s is not None for dump in self._dumps.values())
+        found = self._made(self._kind(others), others, [sentence, *self._where(others)], has_pace)
         is_certain = found.confidence is Confidence.HIGH
         return replace(found, confidence=Confidence.MEDIUM) if is_certain else found
 
