@@ -199,6 +199,17 @@ async def test_objects_and_descriptions_are_those_of_the_cluster(cockpit: Open) 
         await seen.sees('started_s: "2025-11-21 07:45:00"')
 
 
+async def test_an_object_is_copied_to_the_clipboard(cockpit: Open) -> None:
+    async with cockpit(simulation=kube()) as seen:
+        await seen.press("4", "y")
+        await seen.sees("c copies, esc closes", "kind: pod")
+        page = seen.app.screen
+        assert isinstance(page, Reading)
+        await seen.press("c")
+        await seen.until(lambda: "Copied " in seen.toasts)
+        assert seen.app.clipboard == page.text
+
+
 async def test_an_object_that_cannot_be_read_reports_why(
     cockpit: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from cockpit.format import plural
 from cockpit.model.text import clean, one_line
 from cockpit.tui.dialogs.dialog import Dialog
 from cockpit.tui.main.titles import entitle
@@ -26,6 +27,7 @@ class Reading(Dialog[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,y,d,enter", "dismiss(None)", "Close"),
+        Binding("c", "copy", "Copy the text to the clipboard of the terminal"),
         Binding("j,down", "scroll(1)", "Down"),
         Binding("k,up", "scroll(-1)", "Up"),
         Binding("pagedown,space", "page(1)", "A page down"),
@@ -42,7 +44,8 @@ class Reading(Dialog[None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll() as box:
             entitle(box, self.heading)
-            box.border_subtitle = "esc closes"
+            is_text = isinstance(self.text, str)
+            box.border_subtitle = "c copies, esc closes" if is_text else "esc closes"
             yield _Text()
 
     def on_mount(self) -> None:
@@ -54,6 +57,13 @@ class Reading(Dialog[None]):
         self.text = _clean(text) if isinstance(text, str) else text
         if self.is_mounted:
             self.query_one(_Text).show(self.text)
+
+    def action_copy(self) -> None:
+        """By OSC 52, which also reaches the terminal at the other end of an SSH connection."""
+        if isinstance(self.text, str):
+            self.app.copy_to_clipboard(self.text)
+            lines = plural(len(self.text.splitlines()), "line")
+            self.app.notify(f"Copied {lines}, if the terminal allows it (OSC 52).")
 
     def action_scroll(self, lines: int) -> None:
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
