@@ -70,4 +70,5 @@ def ray_groups(objects: tuple[Object, ...]) -> list[Object]:
 def pod_labels(group: Object) -> Mapping[str, str]:
     """The labels that KubeRay gives to the pods of a group of the RayCluster `demo`."""
     worker = "groupName" in group
-    return {"ray.io/cluster": "demo", "ray.io/node-type": "worker" if worker else "head"}
+    kind = "worker" if worker else "head"
+    return {"ray.io/cluster": "demo", "ray.io/node-type": kind, "ray.io/is-ray-node": "yes"}

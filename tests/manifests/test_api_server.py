@@ -12,6 +12,7 @@ from urllib.error import HTTPError
 import pytest
 
 from tests.cluster.crds import real
+from tests.cluster.queue_crds import rayservices_and_cronjobs
 from tests.cluster.testbed import Testbed
 from tests.manifests.kustomize import (
     FOLDER,
@@ -55,7 +56,7 @@ def served(control_plane: Testbed) -> Iterator[Testbed]:
     """The API server, with the real definitions of KubeRay."""
     folder = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     made = []
-    for definition in real():
+    for definition in (*real(), *rayservices_and_cronjobs()):
         name = f"{definition['spec']['names']['plural']}.{GROUP}"
         definition["metadata"]["name"] = name
         definition["spec"]["group"] = GROUP
@@ -256,10 +257,26 @@ def test_nightly_game_day_of_the_cluster_is_accepted_and_its_pod_fits(
         assert str(Path(storage.rpartition("=")[2]).parent) in mounts
 
 
-def test_rayjob_is_accepted(served: Testbed) -> None:
+def test_rayjob_and_raycronjob_are_accepted(served: Testbed) -> None:
     namespace = served.namespace("manifests-jobs")
-    for job in in_namespace(build(FOLDER / "jobs"), namespace):
-        assert apply(served, job)["spec"]["submissionMode"] == "HTTPMode"
+    for folder in ("jobs", "cronjob"):
+        (job,) = in_namespace(build(FOLDER / folder), namespace)
+        made = apply(served, job)["spec"]
+        assert made.get("jobTemplate", made)["submissionMode"] == "HTTPMode"
+
+
+def test_rayservice_and_its_pods_are_accepted_beside_the_cluster(served: Testbed) -> None:
+    namespace = "manifests-service"
+    objects = in_namespace(overlay("cpu") + build(FOLDER / "service"), namespace)
+    with applied(served, objects):
+        config = one(objects, "RayService")["spec"]["rayClusterConfig"]
+        for group in (config["headGroupSpec"], *config["workerGroupSpecs"]):
+            made = admitted(served, namespace, group["template"], {})
+            (container,) = made["spec"]["containers"]
+            assert container["image"] == IMAGE
+            for volume in made["spec"]["volumes"]:
+                if claim := volume.get("persistentVolumeClaim"):
+                    one(objects, "PersistentVolumeClaim", claim["claimName"])
 
 
 def test_unknown_field_is_refused(served: Testbed) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cockpit.launch.job import bundled_job
 from cockpit.model.recovery import FAST
@@ -26,6 +27,7 @@ from tests.manifests.kustomize import (
     with_component,
 )
 
+ROOT = Path(__file__).parents[2]
 UNITS = {"Gi": 1024**3, "Mi": 1024**2, "m": 1e-3, "": 1}
 
 pytestmark = pytest.mark.usefixtures("programs")
@@ -124,8 +126,7 @@ def test_each_selector_matches_pods_of_the_cluster(objects: tuple[Object, ...]) 
         spread = group["template"]["spec"].get("topologySpreadConstraints", ())
         selectors += [constraint["labelSelector"] for constraint in spread]
     for selector in selectors:
-        wanted = selector.get("matchLabels", {}).items()
-        assert any(wanted <= labels for labels in pods), selector
+        assert any(selects(selector, dict(labels)) for labels in pods), selector
 
 
 def test_pods_without_an_explicit_rule_receive_and_send_nothing(
@@ -137,6 +138,134 @@ def test_pods_without_an_explicit_rule_receive_and_send_nothing(
         for rule in policy["spec"].get("ingress", ()):
             if "from" not in rule:  # the dashboard, which requires the token
                 assert [port["port"] for port in rule["ports"]] == [8265]
+
+
+NAMESPACE, HEAD = "ml", {"ray.io/node-type": "head", "ray.io/is-ray-node": "yes"}
+OWN_HEAD = HEAD | {"ray.io/cluster": "train-x1"}
+WORKER = {"ray.io/node-type": "worker", "ray.io/is-ray-node": "yes"}
+MLFLOW, OUTSIDE = {"app.kubernetes.io/name": "mlflow"}, None
+ISOLATED = WORKER | {"cockpit.ray.io/drill": "d1"}
+"""Labels of pods; None: an address that is no pod's."""
+
+
+def selects(selector: Object, labels: Mapping[str, str]) -> bool:
+    for wanted in selector.get("matchExpressions", ()):
+        assert wanted["operator"] == "DoesNotExist"
+        if wanted["key"] in labels:
+            return False
+    return selector.get("matchLabels", {}).items() <= labels.items()
+
+
+def passes(
+    objects: tuple[Object, ...],
+    direction: str,
+    pod: Mapping[str, str],
+    peer: tuple[str, Mapping[str, str] | None],
+    port: int,
+) -> bool:
+    """Whether a policy of the namespace lets the pod connect to the peer, or the peer to it."""
+    where, labels = peer
+
+    def is_peer(each: Object) -> bool:
+        if labels is None:
+            return False
+        wanted = each.get("namespaceSelector")
+        own = where == NAMESPACE if wanted is None else False
+        names = {"kubernetes.io/metadata.name": where}
+        inside = own or (wanted is not None and selects(wanted, names))
+        return inside and "ipBlock" not in each and selects(each.get("podSelector", {}), labels)
+
+    for policy in (each["spec"] for each in of_kind(objects, "NetworkPolicy")):
+        if not selects(policy["podSelector"], pod):
+            continue
+        for rule in policy.get(direction, ()):
+            peers = rule.get("from" if direction == "ingress" else "to")
+            ports = rule.get("ports")
+            if (ports is None or port in [each["port"] for each in ports]) and (
+                peers is None or any(map(is_peer, peers))
+            ):
+                return True
+    return False
+
+
+def reaches(
+    objects: tuple[Object, ...],
+    source: tuple[str, Mapping[str, str] | None],
+    target: tuple[str, Mapping[str, str] | None],
+    port: int,
+) -> bool:
+    leaves = source[0] != NAMESPACE or (
+        source[1] is not None and passes(objects, "egress", source[1], target, port)
+    )
+    enters = target[0] != NAMESPACE or (
+        target[1] is not None and passes(objects, "ingress", target[1], source, port)
+    )
+    return leaves and enters
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "port", "allowed"),
+    [
+        ((NAMESPACE, WORKER), (NAMESPACE, HEAD), 6379, True),
+        ((NAMESPACE, HEAD), (NAMESPACE, WORKER), 34567, True),
+        ((NAMESPACE, WORKER), (NAMESPACE, OWN_HEAD), 6379, True),  # a RayJob with its own cluster
+        ((NAMESPACE, {}), (NAMESPACE, HEAD), 6379, False),
+        (("other", WORKER), (NAMESPACE, HEAD), 6379, False),
+        (("", OUTSIDE), (NAMESPACE, HEAD), 8265, True),  # cockpit, through the API server
+        (("kuberay-system", {}), (NAMESPACE, HEAD), 8265, True),
+        (("ingress-nginx", {}), (NAMESPACE, OWN_HEAD), 8265, True),
+        (("", OUTSIDE), (NAMESPACE, WORKER), 8265, False),
+        (("monitoring", {}), (NAMESPACE, WORKER), 8080, True),
+        (("other", {}), (NAMESPACE, WORKER), 8080, False),
+        ((NAMESPACE, {}), ("kube-system", {}), 53, True),
+        ((NAMESPACE, WORKER), ("", OUTSIDE), 443, True),  # object stores
+        ((NAMESPACE, {}), ("", OUTSIDE), 6443, True),  # a pod of cockpit, to the API server
+        ((NAMESPACE, WORKER), ("", OUTSIDE), 22, False),
+        ((NAMESPACE, WORKER), ("", OUTSIDE), 9000, True),  # an S3 server of the cluster
+        ((NAMESPACE, WORKER), (NAMESPACE, MLFLOW), 5000, True),
+        ((NAMESPACE, {}), (NAMESPACE, MLFLOW), 5000, False),
+        ((NAMESPACE, MLFLOW), (NAMESPACE, HEAD), 6379, False),
+        ((NAMESPACE, ISOLATED), (NAMESPACE, HEAD), 6379, False),  # the drill network-isolate
+        ((NAMESPACE, HEAD), (NAMESPACE, ISOLATED), 34567, False),
+        ((NAMESPACE, ISOLATED), ("", OUTSIDE), 443, False),
+        ((NAMESPACE, ISOLATED), ("kube-system", {}), 53, False),
+        (("monitoring", {}), (NAMESPACE, ISOLATED), 8080, False),
+    ],
+)
+def test_network_policies_allow_what_ray_needs(
+    source: tuple[str, Mapping[str, str] | None],
+    target: tuple[str, Mapping[str, str] | None],
+    port: int,
+    allowed: bool,
+    everything: tuple[Object, ...],
+) -> None:
+    assert reaches(everything, source, target, port) is allowed
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Object, ...]:
+    folder = tmp_path_factory.mktemp("network")
+    return with_component("mlflow", "s3", "s3-endpoint", folder=folder, overlay="monitoring")
+
+
+def test_service_runs_the_checkpoint_server_on_its_own_cluster() -> None:
+    objects = build(FOLDER / "service")
+    spec = one(objects, "RayService")["spec"]
+    (app,) = yaml.safe_load(spec["serveConfigV2"])["applications"]
+    module, _, builder = app["import_path"].partition(":")
+    assert f"def {builder}(arguments" in (ROOT / f"{module.replace('.', '/')}.py").read_text()
+    settings = {setting.name: setting for setting in bundled_job("serve").settings}
+    assert set(app["args"]) <= settings.keys()
+    head, worker = (
+        spec["rayClusterConfig"]["headGroupSpec"],
+        *spec["rayClusterConfig"]["workerGroupSpecs"],
+    )
+    assert head["rayStartParams"]["num-cpus"] == "0"
+    assert int(worker["rayStartParams"]["num-cpus"]) * worker["replicas"] >= app["args"]["replicas"]
+    pods = WORKER | {"ray.io/serve": "true"}
+    for source in ((NAMESPACE, {}), ("ingress-nginx", {})):
+        assert passes(objects, "ingress", pods, source, 8000)
+    assert not passes(objects, "ingress", pods, ("other", {}), 8000)
 
 
 def test_bindings_name_existing_roles_and_accounts(objects: tuple[Object, ...]) -> None:
@@ -223,12 +352,12 @@ def test_monitor_selects_the_port_that_each_pod_has() -> None:
         assert named == {port["port"] for port in allowed["ports"]}
 
 
-def test_rayjob_runs_a_bundled_job_on_the_cluster_with_flags_that_exist() -> None:
-    (job,) = build(FOLDER / "jobs")
-    assert job["spec"]["clusterSelector"] == {
-        "ray.io/cluster": name_of(one(overlay("cpu"), "RayCluster"))
-    }
-    python, _, module, *words = job["spec"]["entrypoint"].split()
+@pytest.mark.parametrize("folder", ["jobs", "cronjob"])
+def test_rayjob_runs_a_bundled_job_on_the_cluster_with_flags_that_exist(folder: str) -> None:
+    (job,) = build(FOLDER / folder)
+    spec = job["spec"].get("jobTemplate", job["spec"])
+    assert spec["clusterSelector"] == {"ray.io/cluster": name_of(one(overlay("cpu"), "RayCluster"))}
+    python, _, module, *words = spec["entrypoint"].split()
     assert python == "python"
     bundled = bundled_job(module.removeprefix("training.jobs."))
     flags = {word for word in words if word.startswith("--")}

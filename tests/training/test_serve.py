@@ -26,7 +26,7 @@ from training.checkpoint import sharded
 from training.checkpoint.in_folder import FolderCheckpoints
 from training.data import digits
 from training.data.settings import DataSettings
-from training.jobs.serve import free, newest, reached
+from training.jobs.serve import build, free, newest, reached
 from training.loop.recipe import Made
 from training.loop.settings import TrainSettings
 from training.loop.train import train
@@ -117,6 +117,15 @@ def test_tokens_come_with_how_to_continue() -> None:
     assert question.inputs.tolist() == [3, 1]
     assert question.sampling == Sampling(5, 1.0, 4, 9)
     assert asked(body(tokens=[3]), BYTES).sampling == Sampling()
+
+
+@pytest.mark.slow
+def test_application_of_a_rayservice_has_the_settings_of_its_arguments() -> None:
+    made = build({"run_path": "/x", "replicas": 2, "gpu": "true"})._bound_deployment
+    assert (made.num_replicas, made.ray_actor_options["num_gpus"]) == (2, 1)
+    assert made.init_args[0].run_path == "/x"
+    with pytest.raises(TypeError, match="portt"):
+        build({"portt": 1})
 
 
 def test_the_average_of_the_weights_is_served_where_there_is_one(tmp_path: Path) -> None:

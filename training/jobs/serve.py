@@ -93,8 +93,6 @@ def run(settings: Settings, weights: Weights) -> None:
     import ray
     from ray import serve
 
-    from training.serving.server import Server, Serving
-
     if not ray.is_initialized():
         ray.init()
     stopped = Event()
@@ -106,26 +104,11 @@ def run(settings: Settings, weights: Weights) -> None:
     if not serve.status().proxies:
         free(settings.host, settings.port)
 
-    serving = Serving(
-        settings.run_path,
-        "true" if takes == "GPU" else "false",
-        settings.max_batch,
-        settings.batch_wait_ms / 1e3,
-        settings.poll_s,
-        os.environ.get("MLFLOW_TRACKING_URI", ""),
-    )
     serve.start(
         proxy_location="HeadOnly", http_options={"host": settings.host, "port": settings.port}
     )
     try:
-        deployment: Any = serve.deployment(Server).options(
-            name="Server",
-            num_replicas=settings.replicas,
-            max_ongoing_requests=4 * settings.max_batch,
-            graceful_shutdown_timeout_s=settings.drain_s,
-            ray_actor_options={"num_cpus": 1, "num_gpus": int(takes == "GPU")},
-        )
-        serve.run(deployment.bind(serving), name=APPLICATION)
+        serve.run(application(settings, gpu=takes == "GPU"), name=APPLICATION)
         reached(settings.host, settings.port)
         made = weights.made
         print(
@@ -144,6 +127,38 @@ def run(settings: Settings, weights: Weights) -> None:
         serve.delete(APPLICATION)
         if not serve.status().applications:
             serve.shutdown()
+
+
+def build(arguments: dict[str, Any]) -> Any:
+    """The application of a RayService: `arguments` are settings, and `gpu` is `true` or `false`.
+
+    KubeRay starts Ray Serve, with the address in `serveConfigV2`.
+    """
+    settings = Settings(**arguments)
+    return application(settings, gpu=settings.gpu == "true")
+
+
+def application(settings: Settings, *, gpu: bool) -> Any:
+    from ray import serve
+
+    from training.serving.server import Server, Serving
+
+    serving = Serving(
+        settings.run_path,
+        "true" if gpu else "false",
+        settings.max_batch,
+        settings.batch_wait_ms / 1e3,
+        settings.poll_s,
+        os.environ.get("MLFLOW_TRACKING_URI", ""),
+    )
+    deployment: Any = serve.deployment(Server).options(
+        name="Server",
+        num_replicas=settings.replicas,
+        max_ongoing_requests=4 * settings.max_batch,
+        graceful_shutdown_timeout_s=settings.drain_s,
+        ray_actor_options={"num_cpus": 1, "num_gpus": int(gpu)},
+    )
+    return deployment.bind(serving)
 
 
 def free(host: str, port: int) -> None:

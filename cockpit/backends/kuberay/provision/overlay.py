@@ -22,6 +22,7 @@ from cockpit.backends.kuberay.provision.kinds import (
     labels,
     name_of,
 )
+from cockpit.backends.kuberay.resources.fault import MARK
 from cockpit.backends.kuberay.waiting.labels import queue_labels
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.text import one_line
@@ -365,13 +366,16 @@ def _remove(named: list[Object], name: str) -> None:
 
 
 def _egress(name: str, port: int) -> Object:
-    """A policy that lets the pods of the cluster connect to the port of any address."""
+    """A policy that lets the Ray pods connect to the port of any address, as in `network.yaml`."""
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": {"name": name, "namespace": NAMESPACE},
         "spec": {
-            "podSelector": {"matchLabels": {"ray.io/cluster": CLUSTER}},
+            "podSelector": {
+                "matchLabels": {"ray.io/is-ray-node": "yes"},
+                "matchExpressions": [{"key": MARK, "operator": "DoesNotExist"}],
+            },
             "policyTypes": ["Egress"],
             "egress": [{"ports": [{"protocol": "TCP", "port": port}]}],
         },
