@@ -10,9 +10,24 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
  && /opt/venv/bin/pip uninstall -qy pip setuptools \
  && python3 -m compileall -q -x '/tests?/' /opt/venv/lib
 
-FROM ${BASE}
-RUN groupadd --gid 1000 cockpit && useradd --uid 1000 --gid 1000 --create-home cockpit
-COPY --from=build /opt/venv /opt/venv
+# What runs: the interpreter and its libraries, a shell and cockpit, without package managers.
+RUN groupadd --gid 1000 cockpit && useradd --uid 1000 --gid 1000 --create-home cockpit \
+ && mkdir /image && tar --create --one-file-system --directory / \
+      --exclude=./image --exclude=./build --exclude='./proc/*' --exclude='./sys/*' --exclude='./dev/*' \
+      --exclude='./tmp/*' --exclude='./root/*' --exclude='./var/cache/*' --exclude='./var/lib/*' --exclude='./var/log/*' \
+      --exclude='./usr/share/doc*' --exclude='./usr/share/man' --exclude='./usr/share/info' \
+      --exclude='./usr/share/locale' --exclude='./usr/share/perl*' --exclude='./usr/share/bash-completion' \
+      --exclude='./usr/lib/apt' --exclude='./usr/lib/dpkg' --exclude='./usr/lib/*/perl*' --exclude='./usr/lib/*/gconv' \
+      --exclude='./usr/lib/*/libapt*' --exclude='./usr/lib/systemd' --exclude='./usr/lib/udev' --exclude='./usr/bin/perl*' \
+      --exclude='*/python3*/ensurepip' --exclude='*/python3*/idlelib' --exclude='*/python3*/lib2to3' \
+      --exclude='*/python3*/test' --exclude='*/python3*/tkinter' --exclude='*/python3*/pydoc_data' --exclude='*/python3*/config-*' \
+      --exclude='./usr/*/python3*/*-packages/*' --exclude='./usr/*/lib/python3*/*-packages/*' \
+      --exclude='./usr/share/python-wheels' --exclude='*.opt-?.pyc' --exclude='*/site-packages/*/tests' . \
+    | tar --extract --directory /image
+
+FROM scratch
+COPY --from=build /image /
+COPY --from=build --chown=1000:1000 /home/cockpit /home/cockpit
 ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/bin
 ARG VERSION
 ARG REVISION

@@ -141,7 +141,7 @@ def test_server_on_another_port_is_reached_by_the_pods_of_the_cluster() -> None:
         made = objects(replace(TEAM, s3=S3("s3://abc/x", endpoint=endpoint)))
         (policy,) = [each for each in made if name_of(each) == "ray-to-s3"]
         assert policy["spec"]["egress"] == [{"ports": [{"protocol": "TCP", "port": port}]}]
-        assert policy["spec"]["podSelector"]["matchLabels"] == {"ray.io/cluster": "llm"}
+        assert policy["spec"]["podSelector"]["matchLabels"] == {"ray.io/is-ray-node": "yes"}
 
 
 def test_part_that_is_left_out_leaves_no_reference_to_it() -> None:
