@@ -153,7 +153,7 @@ def selects(selector: Object, labels: Mapping[str, str]) -> bool:
         assert wanted["operator"] == "DoesNotExist"
         if wanted["key"] in labels:
             return False
-    return selector.get("matchLabels", {}).items() <= labels.items()
+    return bool(selector.get("matchLabels", {}).items() <= labels.items())
 
 
 def passes(
@@ -256,16 +256,13 @@ def test_service_runs_the_checkpoint_server_on_its_own_cluster() -> None:
     assert f"def {builder}(arguments" in (ROOT / f"{module.replace('.', '/')}.py").read_text()
     settings = {setting.name: setting for setting in bundled_job("serve").settings}
     assert set(app["args"]) <= settings.keys()
-    head, worker = (
-        spec["rayClusterConfig"]["headGroupSpec"],
-        *spec["rayClusterConfig"]["workerGroupSpecs"],
-    )
-    assert head["rayStartParams"]["num-cpus"] == "0"
+    config = spec["rayClusterConfig"]
+    (worker,) = config["workerGroupSpecs"]
+    assert config["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
     assert int(worker["rayStartParams"]["num-cpus"]) * worker["replicas"] >= app["args"]["replicas"]
     pods = WORKER | {"ray.io/serve": "true"}
-    for source in ((NAMESPACE, {}), ("ingress-nginx", {})):
-        assert passes(objects, "ingress", pods, source, 8000)
-    assert not passes(objects, "ingress", pods, ("other", {}), 8000)
+    for where, passed in ((NAMESPACE, True), ("ingress-nginx", True), ("other", False)):
+        assert passes(objects, "ingress", pods, (where, {}), 8000) is passed
 
 
 def test_bindings_name_existing_roles_and_accounts(objects: tuple[Object, ...]) -> None:
