@@ -49,7 +49,7 @@ def readme_commands() -> list[list[str]]:
     """The three commands of the README for an empty cluster, as lists of arguments."""
     text = (ROOT / "README.md").read_text()
     [block] = re.findall(
-        r"three commands lead from an empty cluster.*?```sh\n(.*?)```", text, re.DOTALL
+        r"three commands create a RayCluster, .*?```sh\n(.*?)```", text, re.DOTALL
     )
     commands = [shlex.split(line, comments=True) for line in block.splitlines()]
     assert [words[:2] for words in commands] == [
