@@ -29,9 +29,9 @@ def loud(
     }
 
 
-def should_ring(before: Mapping[str, Severity], after: Mapping[str, Severity]) -> bool:
-    """Whether something is new, or worse than it was; each as `loud` gives it."""
-    return any(_is_new(key, severity, before) for key, severity in after.items())
+def new_or_worse(before: Mapping[str, Severity], after: Mapping[str, Severity]) -> list[str]:
+    """The ids of the alerts to ring for; each as `loud` gives it."""
+    return [key for key, severity in after.items() if _is_new(key, severity, before)]
 
 
 def _is_new(key: str, severity: Severity, before: Mapping[str, Severity]) -> bool:

@@ -222,11 +222,12 @@ class CockpitApp(Connecting):
         """Once for each alert that is new or has got worse."""
         if not (self.store.alerts or self._loud):
             return
-        from cockpit.alerts.bell import loud, should_ring
+        from cockpit.alerts.bell import loud, new_or_worse
 
         before, self._loud = self._loud, loud(self.store.alerts, self.now_s)
-        if should_ring(before, self._loud):
-            self.bell()
+        if worse := new_or_worse(before, self._loud):
+            more = f" and {len(worse) - 1} more" if len(worse) > 1 else ""
+            self.ring(self.store.alerts[worse[0]].alert.finding.what + more)
 
     def switch(self, ref: ClusterRef) -> None:
         """Not while a drill runs: its measurement and its undo need the connection."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from cockpit.store.store import Store
 from cockpit.tui.changes.actions import READ_ONLY, Connection
 from cockpit.tui.diagnosis_cache import DiagnosisCache
 from cockpit.tui.terminal.driver import TerminalDriver
+from cockpit.tui.terminal.notification import notification
 from cockpit.tui.view_state import ViewState
 
 if TYPE_CHECKING:
@@ -180,6 +182,12 @@ class AppBase(App[int]):
             timeout=10,
             markup=False,
         )
+
+    def ring(self, text: str) -> None:
+        """Ring the terminal's bell, and show the text as a notification of the desktop."""
+        self.bell()
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(notification(text, os.environ))
 
     def is_new(self, where: str, error: Exception) -> bool:
         """Report a defect of cockpit once; the application keeps running."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from cockpit.alerts.bell import loud, should_ring
+from cockpit.alerts.bell import loud, new_or_worse
 from cockpit.alerts.monitor import AlertMonitor
 from cockpit.alerts.settings import AlertSettings, Hook, parse
 from cockpit.model.alert import Alert, Finding, Severity
@@ -157,11 +157,11 @@ def test_bell_rings_for_new_or_worse_alerts_and_not_for_acknowledged_ones() -> N
     assert loud(store.alerts, 2.0) == {}
     raise_(store, Severity.WARNING)
     warning = loud(store.alerts, 3.0)
-    assert should_ring(nothing, warning)
-    assert not should_ring(warning, warning)
+    assert new_or_worse(nothing, warning)
+    assert not new_or_worse(warning, warning)
     raise_(store, Severity.CRITICAL)
-    assert should_ring(warning, loud(store.alerts, 4.0))
-    assert not should_ring(loud(store.alerts, 4.0), warning)
+    assert new_or_worse(warning, loud(store.alerts, 4.0))
+    assert not new_or_worse(loud(store.alerts, 4.0), warning)
     store.apply(AlertHandled(at_s=5.0, source="user", alert_id="straggler/rank 3"))
     assert loud(store.alerts, 6.0) == {}
 
@@ -172,7 +172,7 @@ def test_acknowledged_alert_rings_again_when_it_gets_worse() -> None:
     store.apply(AlertHandled(at_s=5.0, source="user", alert_id="straggler/rank 3"))
     seen = loud(store.alerts, 6.0)
     raise_(store, Severity.CRITICAL, at_s=9.0)
-    assert should_ring(seen, loud(store.alerts, 9.0))
+    assert new_or_worse(seen, loud(store.alerts, 9.0))
 
 
 def test_a_snooze_is_quiet_until_it_ends() -> None:
@@ -183,7 +183,7 @@ def test_a_snooze_is_quiet_until_it_ends() -> None:
     )
     store.apply(handled)
     assert loud(store.alerts, 899.0) == {}
-    assert should_ring({}, loud(store.alerts, 900.0))
+    assert new_or_worse({}, loud(store.alerts, 900.0))
 
 
 def test_settings_are_read_from_the_configuration() -> None:

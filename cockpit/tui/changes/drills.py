@@ -167,7 +167,7 @@ async def _conducted(
 
 def notify_verdict(app: AppBase, record: DrillRecord) -> None:
     """Report its end: a bell, and a message where the view of drills does not show it."""
-    app.bell()
+    app.ring(f"{record.name} {record.verdict.value}")
     if isinstance(app.screen, Viewing) and app.screen.shown == "drills":
         return
     good = record.verdict is Verdict.PASSED

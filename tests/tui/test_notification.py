@@ -1,0 +1,46 @@
+"""Notifications of the desktop through the terminal."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from textual.driver import Driver
+
+from cockpit.tui.app_base import AppBase
+from cockpit.tui.terminal.notification import notification
+
+
+def test_notification_is_one_sequence_without_control_characters_of_the_text() -> None:
+    text = "rank 3 is slow\n\x1b]0;owned\x07"
+    sequence = notification(text, {"TERM": "xterm-kitty"})
+    assert sequence.startswith("\x1b]9;cockpit: rank 3 is slow")
+    assert sequence.endswith("\x07")
+    assert not {char for char in sequence[1:-1] if ord(char) < 32}
+
+
+def test_tmux_passes_the_sequence_on() -> None:
+    sequence = notification("slow", {"TERM": "tmux-256color", "TMUX": "/tmp/tmux,1,0"})
+    assert sequence == "\x1bPtmux;\x1b\x1b]9;cockpit: slow\x07\x1b\\"
+
+
+@pytest.mark.parametrize("term", ["linux", "dumb"])
+def test_terminal_that_may_print_it_gets_none(term: str) -> None:
+    assert notification("slow", {"TERM": term}) == ""
+
+
+def test_ring_writes_the_notification_after_the_bell(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+
+    class Terminal:
+        is_headless = False
+
+        def write(self, data: str) -> None:
+            written.append(data)
+
+    app = AppBase()
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("TMUX", raising=False)
+    app._driver = cast(Driver, Terminal())
+    app.ring("a drill passed")
+    assert written == ["\x07", "\x1b]9;cockpit: a drill passed\x07"]
