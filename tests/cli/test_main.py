@@ -65,7 +65,7 @@ def test_a_verb_that_does_not_exist_gets_the_nearest(capsys: pytest.CaptureFixtu
         (["local", "up", "../evil"], 2, "'../evil'"),
         (["local", "up", "x", "--group", "gpu"], 2, "not NAME=N"),
         (["local", "sideways"], 2, "invalid choice"),
-        (["status", "-o", "xml"], 2, "invalid choice"),
+        (["status", "-o", "xml"], 2, "no format 'xml'"),
         (["status", "--nonsense"], 2, "unrecognized arguments"),
         (["launch"], 2, "Nothing was named"),
         (["launch", "nosuchjob"], 2, "nosuchjob"),

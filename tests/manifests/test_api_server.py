@@ -201,7 +201,7 @@ def test_mlflow_server_is_accepted_and_is_where_each_job_looks(
         ray = outbound["podSelector"]["matchLabels"]
         assert all(ray.items() <= pod_labels(group).items() for group in ray_groups(objects))
         assert inbound["podSelector"]["matchLabels"] == labels
-        assert inbound["ingress"][0]["from"] == [{"podSelector": outbound["podSelector"]}]
+        assert inbound["ingress"][0]["from"] == [{"podSelector": {"matchLabels": ray}}]
         assert outbound["egress"][0]["to"] == [{"podSelector": inbound["podSelector"]}]
 
 

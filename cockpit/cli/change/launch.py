@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
             return session.call(_launch(args, session.backend, spec))
         from cockpit.cli.change.rayjob import launch
 
-        return launch(args, session, spec, options)
+        return launch(args, session, spec, options, follow_job)
 
 
 def _plan(

@@ -19,7 +19,6 @@ from cockpit.cli.change.rayjob_start import (
 )
 from cockpit.cli.options import connect
 from cockpit.cli.output import tables
-from cockpit.cli.read.logs import follow_job
 from cockpit.launch.rayjob import RayJobOptions
 from cockpit.launch.submission import LaunchSpec
 from cockpit.model.error import ExitCode
@@ -38,7 +37,11 @@ LOG_END_S = 10.0
 
 
 def launch(
-    args: argparse.Namespace, session: Session, spec: LaunchSpec, options: RayJobOptions
+    args: argparse.Namespace,
+    session: Session,
+    spec: LaunchSpec,
+    options: RayJobOptions,
+    log: Log,
 ) -> int:
     name = session.call(JobActions.on(session).submit_rayjob(spec, options))
     if args.output == "table":
@@ -48,7 +51,7 @@ def launch(
         tables.print_object(row, args.output)
     if not args.follow:
         return int(ExitCode.DONE)
-    return follow(args, session, name, follow_job)
+    return follow(args, session, name, log)
 
 
 def follow(args: argparse.Namespace, session: Session, name: str, log: Log) -> int:

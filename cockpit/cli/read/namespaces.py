@@ -45,12 +45,14 @@ def require_kubernetes(args: argparse.Namespace) -> None:
         raise UsageError("-A and -l are for Kubernetes.", todo=f"Leave out --{args.where.kind}.")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Print the pods of all RayClusters, or all RayJobs, of a context."""
+def rows(args: argparse.Namespace) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Read the pods of all RayClusters, or all RayJobs, of a context.
+
+    Returns the rows and the columns that come before those of one cluster.
+    """
     from cockpit.backends.kuberay.api.client import KubeClient
     from cockpit.backends.kuberay.resources import objects
     from cockpit.cli.options import kubernetes
-    from cockpit.cli.read import snapshot
 
     require_kubernetes(args)
     configured = kubernetes.config(args.where)
@@ -67,20 +69,18 @@ def run(args: argparse.Namespace) -> int:
         finally:
             await client.aclose()
 
-    rows = []
+    found = []
     for raw in asyncio.run(listed()):
         meta = raw["metadata"]
         where = {"namespace": meta["namespace"], "name": meta["name"]}
         if args.verb == "pods":
             cluster = meta["labels"][objects.CLUSTER_LABEL]
-            rows.append(where | {"cluster": cluster} | as_json(objects.pod(raw)))
+            found.append(where | {"cluster": cluster} | as_json(objects.pod(raw)))
         else:
             job = objects.ray_job(raw)
-            rows.append(where | as_json(job) | {"name": job.id})
-    rows.sort(key=lambda row: (row["namespace"], row["cluster"], row["name"]))
-    first = ("namespace", "cluster") if args.verb == "pods" else ("namespace",)
-    snapshot.print_list(args, args.verb, rows, first)
-    return 0
+            found.append(where | as_json(job) | {"name": job.id})
+    found.sort(key=lambda row: (row["namespace"], row["cluster"], row["name"]))
+    return found, ("namespace", "cluster") if args.verb == "pods" else ("namespace",)
 
 
 def selected(

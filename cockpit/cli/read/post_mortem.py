@@ -6,7 +6,7 @@ import argparse
 import time
 
 from cockpit.cli.output import tables
-from cockpit.cli.read import why
+from cockpit.cli.output.causes import SHOWN, print_causes
 from cockpit.config import paths
 from cockpit.insight.causes.verdict import causes_of_run
 from cockpit.insight.hang.verdict import verdict
@@ -18,8 +18,6 @@ from cockpit.recorder.reading.library import Library
 from cockpit.recorder.reading.player import Player
 from cockpit.recorder.reading.recording import opened
 from cockpit.store.store import Store
-
-SHOWN = 10
 
 
 def run(args: argparse.Namespace) -> int:
@@ -88,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     if recording.damage:
         print(f"The recording is damaged, this is the rest: {recording.damage}")
     print()
-    why.print_causes(f"Run {of.name or of.id} ({of.state.value})", causes)
+    print_causes(f"Run {of.name or of.id} ({of.state.value})", causes)
     for title, columns, rows in (
         ("Pods that were not ready then", ("name", "host", "phase", "reason"), unready),
         ("Warnings", ("at_s", "name", "reason", "message"), warnings),

@@ -115,7 +115,8 @@ def run(args: argparse.Namespace) -> int:
             "--watch prints lines of JSON of one cluster.", todo="Leave out -A, -l and -o."
         )
     if getattr(args, "all_namespaces", False):
-        return namespaces.run(args)
+        print_list(args, args.verb, *namespaces.rows(args))
+        return 0
     listed = "kubernetes nodes" if getattr(args, "kubernetes", False) else args.verb
     needs = SOURCES.get(listed, ALL)
     kinds = KINDS.get(listed, ("pods",))

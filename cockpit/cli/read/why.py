@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 
 from cockpit.cli.options import connect
 from cockpit.cli.output import tables
+from cockpit.cli.output.causes import print_causes
 from cockpit.cli.read import why_waiting
-from cockpit.insight.causes.text import lines
 from cockpit.insight.causes.types import Cause
 from cockpit.insight.causes.verdict import cause_of_job, causes_of_run, newest_cause
 from cockpit.insight.hang.types import Verdict
@@ -20,8 +19,6 @@ from cockpit.model.error import ExitCode, UsageError
 from cockpit.session import builder
 from cockpit.store.selectors import going_run
 from cockpit.store.store import Store
-
-SHOWN = 10
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -73,16 +70,6 @@ def run(args: argparse.Namespace) -> int:
     if stuck is not None and args.output == "table":
         print(f"\nIt hangs now: {stuck.sentence}\nSee: cockpit hang")
     return 1 if args.fail and causes else int(ExitCode.DONE)
-
-
-def print_causes(name: str, causes: Sequence[Cause]) -> None:
-    if not causes:
-        print(f"{name}: no attempt ended badly." if name else "No run or job ended badly.")
-        return
-    left_out = len(causes) - SHOWN
-    print(name + (f", {left_out} earlier attempts are not shown" if left_out > 0 else ""))
-    for cause in causes[-SHOWN:]:
-        print("\n".join(["", *lines(cause)]))
 
 
 def _stuck(store: Store, name: str, now_s: float) -> Verdict | None:
