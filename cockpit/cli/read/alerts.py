@@ -139,7 +139,7 @@ def sentences(reported: Diagnosis | None, found: list[Finding]) -> list[str]:
         steps = "" if reported.at_risk.steps is None else f"{reported.at_risk.steps:,} steps, "
         facts.append(f"Lost if killed now: {steps}{format.age(reported.at_risk.seconds)}")
     if reported.save_interval is not None:
-        facts.append(f"Save {reported.save_interval.text} ({reported.save_interval.why})")
+        facts.append(f"Saving {reported.save_interval.text} ({reported.save_interval.why})")
     if reported.cost is not None and reported.cost.gpus:
         facts.append(f"Lost so far: {reported.cost.lost:.2f} GPU-hours")
     if reported.cost is not None and reported.cost.text:

@@ -58,12 +58,11 @@ class SaveInterval(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The comparison of the usual interval with the best one, for people."""
-        usual = f"every {duration(self.usual_s)}"
-        now = self.lost_percent(self.usual_s)
+        now = f"every {duration(self.usual_s)} (now) loses {self.lost_percent(self.usual_s):.1f} %"
         if self.is_near:
-            return f"{usual} is about right: {now:.1f} % lost"
-        best = f"every {duration(self.best_s)} instead of {usual}"
-        return f"{best}: {self.lost_percent(self.best_s):.1f} % lost, now {now:.1f} %"
+            return f"{now}, about the least possible"
+        best = f"every {duration(self.best_s)} would lose {self.lost_percent(self.best_s):.1f} %"
+        return f"{best}, {now}"
 
 
 def save_interval(

@@ -159,7 +159,7 @@ def checkpoints(run: RunView, interval: SaveInterval | None) -> Section:
         (Column("path", Kind.TEXT), lambda row: row[1].path),
     )
     known = Facts(tuple(fact for fact in facts if fact.value is not None))
-    advice = [Text(f"Save {interval.text} ({interval.why}).")] if interval is not None else []
+    advice = [Text(f"Saving {interval.text} ({interval.why}).")] if interval is not None else []
     accepted = table("accepted", columns, shown, note=note)
     blocks: tuple[Block, ...] = (known, *advice, accepted)
     return Section("checkpoints", "Checkpoints", blocks)

@@ -58,7 +58,7 @@ def facts(found: Diagnosis, width: int) -> Content:
         saved = f"newest checkpoint {format.age(risk.age_s)} old" if risk.age_s is not None else ""
         lines.append(_fact("at risk", text, saved or "no checkpoint yet", width))
     if found.save_interval is not None:
-        lines.append(_fact("save", found.save_interval.text, found.save_interval.why, width))
+        lines.append(_fact("saving", found.save_interval.text, found.save_interval.why, width))
     if found.cost is not None and found.cost.gpus:
         cost = found.cost
         more = f"of {_gpu_time(cost.all_gpu_hours)}, {cost.gpus:g} GPUs"
