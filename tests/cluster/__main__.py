@@ -9,6 +9,7 @@ from tests.cluster.build import missing
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.space import Space, kept
 from tests.cluster.testbed import Testbed
+from tests.cluster.traces import Traces
 
 
 def main() -> int:
@@ -29,7 +30,9 @@ def main() -> int:
         print(f"export KUBECONFIG={testbed.kubeconfig}")
     for space in kept():
         if args.verb == "down":
+            traces = Traces.of(space)
             space.close()
+            traces.wait_until_ended()
             print(f"ended {space.name}")
         elif args.verb == "status":
             _tell(space)

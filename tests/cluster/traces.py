@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.leftovers import LINK, hierarchies, start_of
 from tests.cluster.space import Space
+
+END_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,14 @@ class Traces:
     def processes(self) -> list[int]:
         """Processes in its namespaces. A zombie that waits for its parent has ended."""
         return _processes(self.namespaces)
+
+    def wait_until_ended(self) -> None:
+        """Wait for its processes: the kernel kills those of a namespace one after the other."""
+        deadline = time.monotonic() + END_TIMEOUT_S
+        while running := self.processes():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"processes of the space run on: {running}")
+            time.sleep(0.05)
 
     def _groups(self) -> list[Path]:
         return [hierarchy / self.group for hierarchy in hierarchies()]
