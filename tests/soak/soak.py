@@ -604,7 +604,7 @@ def _last_line(text: str) -> str:
 
 
 def _mounts() -> set[str]:
-    """Those of the soak and its cluster: other programs mount and unmount meanwhile."""
+    """Those of the soak and its cluster: other programs mount and unmount too."""
     lines = Path("/proc/self/mounts").read_text().splitlines()
     return {line for line in lines if "/cockpit-" in line or "/netns/" in line}
 
