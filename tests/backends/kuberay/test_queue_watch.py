@@ -84,7 +84,9 @@ def make(place: Place, plural: str, body: dict[str, Any]) -> str:
     if not kind:
         meta["namespace"] = place.namespace
         for owner in meta.get("ownerReferences", ()):
-            owner |= {"apiVersion": "ray.io/v1", "uid": "1"}
+            # The garbage collector deletes what belongs to an owner that does not exist.
+            cluster = place.ask("GET", place.path("rayclusters", owner["name"]))
+            owner |= {"apiVersion": "ray.io/v1", "uid": cluster["metadata"]["uid"]}
     place.ask("POST", path, {**body, "metadata": meta})
     if plural != "podgroups":  # their definition has no subresource
         place.merge(f"{path}/{name}/status", {"status": body["status"]})
@@ -98,9 +100,6 @@ def in_queue(place: Place) -> str:
     make(place, "clusterqueues", cluster_queue())
     make(place, "localqueues", local_queue(cluster_queue=f"gpus-{place.namespace}"))
     body = workload("raycluster-demo-1", "demo", kind="RayCluster", conditions=(PENDING,))
-    # The garbage collector deletes what belongs to an owner that does not exist.
-    uid = place.ask("GET", place.path("rayclusters", "demo"))["metadata"]["uid"]
-    body["metadata"]["ownerReferences"][0]["uid"] = uid
     return make(place, "workloads", body)
 
 
@@ -181,15 +180,11 @@ async def test_right_that_is_missing_is_named_and_the_rest_is_shown(place: Place
 @pytest.mark.usefixtures("volcano")
 async def test_pods_of_a_pod_group_wait_for_their_queue(place: Place) -> None:
     place.cluster()
-    uid = place.ask("GET", place.path("rayclusters", "demo"))["metadata"]["uid"]
     place.pod("demo-head-aaaaa", "headgroup", runs=True, schedulerName="volcano")
     queue = volcano_queue()
     make(place, "queues", queue)
     body = pod_group(queue=f"team-a-{place.namespace}")
-    body["metadata"]["ownerReferences"][0]["uid"] = uid
     path = make(place, "podgroups", body)
-    owner = [{"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "demo", "uid": uid}]
-    place.merge(path, {"metadata": {"ownerReferences": owner}})
     summary = f"queued 1st in team-a-{place.namespace}: 4 of 8 GPUs in use"
     async with place.backend() as backend:
         listed = await seen(
