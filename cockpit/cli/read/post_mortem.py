@@ -15,7 +15,6 @@ from cockpit.model.cluster import PodPhase
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.model.text import one_line
 from cockpit.recorder.reading.library import Library
-from cockpit.recorder.reading.player import Player
 from cockpit.recorder.reading.recording import opened
 from cockpit.store.store import Store
 
@@ -33,8 +32,7 @@ def run(args: argparse.Namespace) -> int:
             )
         name = listed[0].name
     with opened(library.find(name)) as recording:
-        player = Player.ended(recording)
-        store, end_s = player.store, player.end_s
+        store, end_s = recording.store(), recording.end_s
     of = store.runs.get(recording.run.run_id)
     if of is None:
         raise UsageError(

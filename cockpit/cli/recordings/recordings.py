@@ -86,7 +86,6 @@ def _compare(args: argparse.Namespace, library: Library) -> int:
     """Print what differs between two runs: settings, versions and nodes, and each metric."""
     from cockpit.cli.read.experiments import print_comparison
     from cockpit.insight.metrics.recorded_run import as_tracked
-    from cockpit.recorder.reading.player import Player
     from cockpit.recorder.reading.recording import opened
 
     if len(args.name) != 2:
@@ -97,7 +96,7 @@ def _compare(args: argparse.Namespace, library: Library) -> int:
     found = []
     for path in map(library.find, args.name):
         with opened(path) as recording:
-            store = Player.ended(recording).store
+            store = recording.store()
             run = store.runs.get(recording.run.run_id)
         if run is None:
             raise UsageError(f"The recording {path.stem} has no run.", recording.damage)

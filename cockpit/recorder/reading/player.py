@@ -62,14 +62,6 @@ class Player:
         self._open(-math.inf)
         self._go(math.inf)  # the state at its beginning
 
-    @classmethod
-    def ended(cls, recording: Recording) -> Player:
-        """The state at the end of a recording, paused."""
-        player = cls(recording, paused=True)
-        player.seek(player.end_s)
-        player.settle()
-        return player
-
     @property
     def seeking(self) -> bool:
         """Whether a seek is in progress."""
