@@ -9,6 +9,7 @@ from cockpit.insight.metrics.cost import cost_of
 from cockpit.insight.metrics.goodput import goodput
 from cockpit.insight.metrics.prices import Prices
 from cockpit.insight.metrics.save_interval import save_interval
+from cockpit.insight.metrics.summary import others_of_job
 from cockpit.model.run import RunSummary
 from cockpit.report.charts import curves
 from cockpit.report.document import Document, Section
@@ -40,6 +41,8 @@ def report(
     when = extent(run)
     useful = goodput(run, when.end_s)
     percent = useful.percent if useful is not None and useful.wall_s > 0 else None
+    others = others_of_job(store, run, past)
+    interval = save_interval(run, useful, others) if useful is not None else None
     line, tone = overview.verdict(store, run, percent, left=left)
     sections = (
         Section("numbers", "Key numbers", (overview.key_numbers(run, percent),)),
@@ -51,7 +54,7 @@ def report(
         attempts.phases(run),
         attempts.attempts(store, run),
         attempts.drills(store, run),
-        attempts.checkpoints(run, save_interval(run, useful.wall_s) if useful else None),
+        attempts.checkpoints(run, interval),
         ranks.ranks(run, scores(as_it_ran(run))),
         events.alerts(store, run),
         experiments.trials(store),

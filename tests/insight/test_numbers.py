@@ -384,7 +384,8 @@ def test_recorded_runs_of_the_same_size_count_for_the_save_interval() -> None:
     past = RunSummary(
         "a", "a", job, RunState.FINISHED, 2, started_s=T0 - 9_000, ended_s=T0, attempts=4
     )
-    found = diagnosis(store, of, training.clock, [past, replace(past, world_size=8)]).save_interval
+    not_counted = (replace(past, world_size=8), replace(past, run_id=of.id))
+    found = diagnosis(store, of, training.clock, [past, *not_counted]).save_interval
     assert found is not None
     assert found.interruptions == 3
     assert found.mean_between_s == pytest.approx((9_000 + training.now_s) / 3, rel=0.02)

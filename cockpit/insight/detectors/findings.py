@@ -24,7 +24,7 @@ from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics import bottleneck, checkpoint, cost, goodput, gpu_use, scaling
 from cockpit.insight.metrics.prices import Prices
 from cockpit.insight.metrics.progress import LastUpdates, is_believed
-from cockpit.insight.metrics.summary import job_of
+from cockpit.insight.metrics.summary import others_of_job
 from cockpit.model.alert import Finding, Severity
 from cockpit.model.run import RunSummary
 from cockpit.store.run import RunView
@@ -87,8 +87,7 @@ def _of_run(
     last_updates: LastUpdates | None,
     prices: Prices,
 ) -> list[Finding]:
-    job = job_of(store, run)
-    same_job = [it for it in past if it.job == job and it.run_id != run.id]
+    same_job = others_of_job(store, run, past)
     hangs = hang.find(run, now_s)
     return [
         *stuck_start.find(run, now_s, limits),

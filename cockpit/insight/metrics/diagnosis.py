@@ -20,7 +20,7 @@ from cockpit.insight.metrics.prices import Prices, money_per_hour
 from cockpit.insight.metrics.progress import gpus_of
 from cockpit.insight.metrics.save_interval import SaveInterval, save_interval
 from cockpit.insight.metrics.scaling import Scale, scaling
-from cockpit.insight.metrics.summary import job_of
+from cockpit.insight.metrics.summary import others_of_job
 from cockpit.model.run import RunSummary
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
@@ -49,13 +49,13 @@ def diagnosis(
     limits: Thresholds = Thresholds(),  # noqa: B008  it is frozen
     prices: Prices = Prices(),  # noqa: B008  it is frozen
 ) -> Diagnosis:
-    """Pure: `now_s` in Unix seconds; `past` may hold runs of other jobs."""
+    """Pure: `now_s` in Unix seconds; `past` may hold runs of other jobs, and this one."""
     good = goodput(run, now_s)
-    job, per_hour = job_of(store, run), money_per_hour(store, run, prices)
-    alike = [it for it in past if it.job == job]
+    per_hour = money_per_hour(store, run, prices)
+    others = others_of_job(store, run, past)
     spent, interval = None, None
     if good is not None:
-        interval = save_interval(run, good.wall_s, alike)
+        interval = save_interval(run, good, others)
         spent = cost(good, gpus_of(run), limits.price_per_gpu_hour, per_hour, prices)
     return Diagnosis(
         shares(run, limits.window_s),
@@ -63,7 +63,7 @@ def diagnosis(
         eta(store, run, now_s),
         at_risk(run),
         spent,
-        tuple(scaling(run, alike, limits.warmup_s)),
+        tuple(scaling(run, others, limits.warmup_s)),
         next(reversed(causes_of_run(store, run, REPEATED)), None),
         gpu_use(run, limits.window_s),
         interval,

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from cockpit.format import duration, plural
 from cockpit.insight.metrics.checkpoint import usual_interval_s
-from cockpit.insight.metrics.goodput import stalled_s
+from cockpit.insight.metrics.goodput import CHECKPOINT, Goodput
 from cockpit.model.run import RunSummary
 from cockpit.store.run import CHECKPOINTS_KEPT, RunView
 
@@ -66,23 +66,23 @@ class SaveInterval(Struct, frozen=True):
 
 
 def save_interval(
-    run: RunView, wall_s: float, past: Sequence[RunSummary] = ()
+    run: RunView, found: Goodput, others: Sequence[RunSummary]
 ) -> SaveInterval | None:
     """None before the run has saved a few times, or if nothing has ever interrupted this job.
 
-    `wall_s`: seconds of this run. `past`: recorded runs of the same job.
+    `found`: of this run. `others`: recorded runs of the same job.
     """
     usual_s, saves = usual_interval_s(run), len(run.checkpoints)
     if saves < FEWEST_SAVES or usual_s <= 0:
         return None
     if saves == CHECKPOINTS_KEPT:  # there were more
-        saves = max(saves, round(wall_s / usual_s))
+        saves = max(saves, round(found.wall_s / usual_s))
     size = len(run.ranks)
-    alike = [it for it in past if it.world_size == size and it.started_s and it.ended_s]
-    covered_s = wall_s + sum((it.ended_s or 0.0) - (it.started_s or 0.0) for it in alike)
+    alike = [it for it in others if it.world_size == size and it.started_s and it.ended_s]
+    covered_s = found.wall_s + sum((it.ended_s or 0.0) - (it.started_s or 0.0) for it in alike)
     interruptions = sum(max(0, it.attempts - 1) for it in alike)
     interruptions += max(0, len(run.attempts) - 1)
-    cost_s = stalled_s(run.curves["checkpoint_s"]) / saves
+    cost_s = found.lost_s.get(CHECKPOINT, 0.0) / saves
     if not interruptions or cost_s <= 0 or covered_s <= 0:
         return None
     between_s = covered_s / interruptions

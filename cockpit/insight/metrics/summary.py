@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 from cockpit.insight.metrics.goodput import goodput
 from cockpit.insight.metrics.progress import gpus_of, newest_s
@@ -48,6 +49,12 @@ def job_of(store: Store, run: RunView) -> str:
     """The bundled job's name, or the command line without what changes from time to time."""
     job = store.jobs.get(run.submission_id)
     return run.name if job is None else name_of(job)
+
+
+def others_of_job(store: Store, run: RunView, past: Sequence[RunSummary]) -> list[RunSummary]:
+    """The recorded runs of the same job; `past` may hold runs of other jobs, and this one."""
+    job = job_of(store, run)
+    return [it for it in past if it.job == job and it.run_id != run.id]
 
 
 def name_of(job: Job) -> str:

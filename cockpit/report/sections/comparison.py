@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.robust_statistics import median, spread
 from cockpit.insight.metrics.scaling import Scale, scaling
-from cockpit.insight.metrics.summary import summary
+from cockpit.insight.metrics.summary import others_of_job, summary
 from cockpit.model.run import RunSummary
 from cockpit.report import values
 from cockpit.report.document import Block, Column, Columns, Kind, Section, Table, Text, table
@@ -21,9 +21,8 @@ LEAST_SPREAD = 0.02
 
 
 def compared(store: Store, run: RunView, past: Sequence[RunSummary]) -> Section:
-    """`past` may hold runs of other jobs, and this one: they are left out."""
     this = summary(store, run)
-    others = [it for it in past if it.job == this.job and it.run_id != run.id]
+    others = others_of_job(store, run, past)
     blocks: list[Block] = []
     if others:
         others.sort(key=lambda it: it.started_s or 0.0, reverse=True)
