@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import time
+from statistics import fmean
 
 from training.loop.progress import Progress
 from training.loop.world import World
@@ -50,8 +51,7 @@ class SaveInterval:
         self._planned = (self._progress.step, time.monotonic())
         step_s = max(1e-6, self._planned[1] - at_s - cost_s) / max(1, self._planned[0] - step)
         self._costs_s.append(cost_s)
-        mean_s = sum(self._costs_s) / len(self._costs_s)
-        steps = max(1.0, best_interval_s(mean_s, self.between_s) / step_s)
+        steps = max(1.0, best_interval_s(fmean(self._costs_s), self.between_s) / step_s)
         self._next = self._progress.step + round(self._world.gather(steps)[0])
 
     @property

@@ -106,6 +106,7 @@ def train(
 
         Returns how long saving blocked training, in seconds.
         """
+        began_s = time.monotonic()
         with average.used():
             score = evaluate(parallel.model, data.held_out, groups, precision, settings)
             if ends and data.test is not None:
@@ -128,7 +129,10 @@ def train(
         interval.count_time()
         began = time.perf_counter()
         checkpoints.report(metrics, progress.step, progress.states(world.rank, world.size))
-        return time.perf_counter() - began
+        blocked_s = time.perf_counter() - began
+        if settings.checkpoint_every == "auto":
+            interval.plan(time.monotonic() - began_s)
+        return blocked_s
 
     def not_finite(newest: bool) -> str:
         wrong = finite.first_wrong(newest=newest)
@@ -187,13 +191,7 @@ def train(
                     step=progress.step,
                     checkpoint_s=checkpoint_s,
                 )
-                if due:
-                    before_s = time.monotonic()
-                    checkpoint_s = checkpoint(saved=saved, ends=ends)
-                    if saved and settings.checkpoint_every == "auto":
-                        interval.plan(time.monotonic() - before_s)
-                else:
-                    checkpoint_s = 0.0
+                checkpoint_s = checkpoint(saved=saved, ends=ends) if due else 0.0
                 if last:
                     return {"step": progress.step, **metrics}
     return {"step": progress.step, **metrics}
