@@ -112,33 +112,28 @@ async def _only_one(who: Credentials, ref: ClusterRef) -> ClusterRef:
     return ClusterRef("kuberay", name, ref.namespace, ref.context)
 
 
-async def clusters_everywhere(
-    configured: KubeConfig, context: str, selector: str = ""
-) -> tuple[ClusterSummary, ...]:
-    """List the RayClusters of all namespaces. ForbiddenError without that permission."""
-    client = KubeClient(credentials(configured, context), timeout_s=LIST_TIMEOUT_S)
-    try:
-        return await clusters_of(client, context, None, selector)
-    finally:
-        await client.aclose()
-
-
 async def all_clusters(
-    configured: KubeConfig, context: str, namespace: str = "", selector: str = ""
+    configured: KubeConfig,
+    context: str,
+    namespace: str = "",
+    selector: str = "",
+    *,
+    everywhere: bool = False,
 ) -> tuple[ClusterSummary, ...]:
-    """List the RayClusters of a namespace, else of the context.
+    """List the RayClusters of a namespace, else of the context; with `everywhere`, always of it.
 
-    Without the permission to list all namespaces: those of the context's namespace.
+    Without the permission to list all namespaces: those of the context's namespace. With
+    `everywhere`, raises ForbiddenError then.
     """
+    asked = None if everywhere else namespace or None
     client = KubeClient(credentials(configured, context), timeout_s=LIST_TIMEOUT_S)
     try:
-        if namespace:
-            return await clusters_of(client, context, namespace, selector)
-        try:
-            return await clusters_of(client, context, None, selector)
-        except ForbiddenError:
-            own = configured.context(context).namespace
-            return await clusters_of(client, context, own, selector)
+        return await clusters_of(client, context, asked, selector)
+    except ForbiddenError:
+        if everywhere or asked:
+            raise
+        own = configured.context(context).namespace
+        return await clusters_of(client, context, own, selector)
     finally:
         await client.aclose()
 

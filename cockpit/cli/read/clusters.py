@@ -157,12 +157,9 @@ def _ask(where: Place, selector: str, everywhere: bool) -> list[Answer]:
     async def one(context: str) -> Answer:
         try:
             async with asyncio.timeout(CONTEXT_TIMEOUT_S):
-                if everywhere:
-                    clusters = await kubernetes.clusters_everywhere(configured, context, selector)
-                else:
-                    clusters = await kubernetes.all_clusters(
-                        configured, context, where.namespace, selector
-                    )
+                clusters = await kubernetes.all_clusters(
+                    configured, context, where.namespace, selector, everywhere=everywhere
+                )
             return Answer(context, clusters)
         except CockpitError as error:
             return Answer(context, error=error)
