@@ -97,9 +97,8 @@ def _literal(template: str, code: str) -> str:
 
 
 def _path(template: str, code: str) -> Path:
-    start = 1 if code.startswith(("$", "@")) else 0
     steps: list[Step] = []
-    at = start
+    at = 1 if code.startswith(("$", "@")) else 0
     while at < len(code):
         match = _STEP.match(code, at)
         if match is None:
@@ -115,7 +114,7 @@ def _path(template: str, code: str) -> Path:
         else:
             steps.append(match["quoted"] or re.sub(r"\\(.)", r"\1", match["key"] or ""))
         at = match.end()
-    if not code or (at == 0):
+    if not code:
         raise _wrong(template, "An expression is empty")
     return Path(tuple(steps), code.startswith("$"))
 
@@ -129,8 +128,8 @@ def _taken(value: object, step: Step) -> list[Any]:
         case list():
             if step is _ALL:
                 return value
-            there = isinstance(step, int) and -len(value) <= step < len(value)
-            return [value[step]] if there and isinstance(step, int) else []
+            if isinstance(step, int) and -len(value) <= step < len(value):
+                return [value[step]]
     return []
 
 
