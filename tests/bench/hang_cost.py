@@ -14,6 +14,7 @@ import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -96,6 +97,13 @@ def dumping(lines: list[Line]) -> wire.Hang:
     return sent[-1]
 
 
+def late_dump(rank: int, **of: Any) -> wire.Dump:
+    """The second dump of a rank without progress for 21 s."""
+    return wire.Dump(
+        rank=rank, attempt=1, t=1.0, number=2, idle_s=21.0, bound_s=20.0, slow_bound_s=120.0, **of
+    )
+
+
 def judging(lines: list[Line], record: wire.Hang) -> None:
     """All ranks have the dump of `record`, except one that has not called the collective."""
     now_s = 0.0
@@ -104,14 +112,8 @@ def judging(lines: list[Line], record: wire.Hang) -> None:
     group = wire.ProcessGroup(name="0", description="default_pg", members=tuple(range(RANKS)))
     for rank in range(RANKS):
         is_late = rank == RANKS // 2
-        made = wire.Dump(
-            rank=rank,
-            attempt=1,
-            t=1.0,
-            number=2,
-            idle_s=21.0,
-            bound_s=20.0,
-            slow_bound_s=120.0,
+        made = late_dump(
+            rank,
             threads=dump.threads,
             reached=(wire.Reached(group=0, enqueued=7 - is_late, completed=6),),
             collectives=(wire.Collective(group=0, seq=7 - is_late, op="all_reduce", done=is_late),),
@@ -145,14 +147,8 @@ def of_many_groups() -> Line:
         wire.ProcessGroup(name=str(number), members=(0, 1)) for number in range(HOSTILE_GROUPS)
     )
     dumps = tuple(
-        wire.Dump(
-            rank=rank,
-            attempt=1,
-            t=1.0,
-            number=2,
-            idle_s=21.0,
-            bound_s=20.0,
-            slow_bound_s=120.0,
+        late_dump(
+            rank,
             reached=(
                 wire.Reached(group=0, enqueued=2 - rank, completed=1),
                 *(wire.Reached(group=n, enqueued=1, completed=1) for n in range(1, HOSTILE_GROUPS)),
