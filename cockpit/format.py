@@ -6,6 +6,7 @@ A value that is not known (None) is an en dash, never a zero.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable
 
 DASH = "–"
@@ -25,6 +26,11 @@ def age(seconds: float | None) -> str:
     if seconds < 86_400:
         return f"{int(seconds // 3600)} h"
     return f"{int(seconds // 86_400)} d"
+
+
+def moment(at_s: float) -> str:
+    """A Unix time where cockpit runs: `2026-11-25 03:12:04`."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_s))
 
 
 def duration(seconds: float | None) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from cockpit.cli.drill import progress
 from cockpit.cli.drill.progress import probe_line
 from cockpit.cli.output import tables
 from cockpit.drills.gamedays.gameday import GameDayResult
-from cockpit.format import in_seconds, plural
+from cockpit.format import in_seconds, moment, plural
 from cockpit.model.drill import DrillRecord, Recovery, Verdict
 from cockpit.model.text import one_line
 
@@ -69,7 +68,7 @@ def as_row(record: DrillRecord) -> dict[str, Any]:
 
 
 def print_record(record: DrillRecord) -> None:
-    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.began_s))
+    began = moment(record.began_s)
     print(one_line(f"{record.id}  {record.fault} on {record.cluster}, {began}"))
     for measured in record.recoveries:
         print()

@@ -6,7 +6,6 @@ import argparse
 import json
 import math
 import sys
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, TextIO
@@ -14,6 +13,7 @@ from typing import Any, TextIO
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from cockpit.format import moment
 from cockpit.model.text import one_line
 
 Row = Mapping[str, Any]
@@ -166,7 +166,7 @@ def _cell(value: object, column: str = "") -> str:
     if value is None or value == "":
         return "–"
     if column in TIMES and isinstance(value, float):
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
+        return moment(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

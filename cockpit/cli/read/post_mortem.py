@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import time
 
 from cockpit.cli.output import tables
 from cockpit.cli.output.causes import SHOWN, print_causes
 from cockpit.config import paths
+from cockpit.format import moment
 from cockpit.insight.causes.verdict import causes_of_run
 from cockpit.insight.hang.verdict import verdict
 from cockpit.insight.metrics.live_line import live_line
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         tables.print_object(row, args.output)
         return _code(args, bool(causes))
     print(f"Recording {recording.path.stem} of {_cluster(store) or 'an unknown cluster'}")
-    print(f"At its end, {_moment(end_s)}: {state}")
+    print(f"At its end, {moment(end_s)}: {state}")
     if not of.state.is_over:
         print("The recording ends before the run did: what happened later is not known.")
     if hang:
@@ -103,7 +103,3 @@ def _code(args: argparse.Namespace, any_cause: bool) -> int:
 
 def _cluster(store: Store) -> str:
     return one_line(store.ref.described) if store.ref is not None else ""
-
-
-def _moment(at_s: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_s))

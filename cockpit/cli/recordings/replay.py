@@ -68,13 +68,14 @@ def _player(args: argparse.Namespace, at_s: float | None) -> Player:
 
 def _headless(args: argparse.Namespace, at_s: float | None) -> int:
     from cockpit.cli.read import snapshot
+    from cockpit.format import moment
 
     player = _player(args, at_s)
     recording = player.recording
     with recording:
         player.settle()
         if args.output == "table":
-            print(f"{recording.path.stem} at {_clock(player.position_s)}")
+            print(f"{recording.path.stem} at {moment(player.position_s)}")
             snapshot.print_status(player.store, "table", player.position_s)
         else:
             reported = {
@@ -94,12 +95,6 @@ def _headless(args: argparse.Namespace, at_s: float | None) -> int:
                 f"The recording is damaged, this is the rest: {recording.damage}", file=sys.stderr
             )
     return 0
-
-
-def _clock(at_s: float) -> str:
-    import time
-
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_s))
 
 
 def _screen(args: argparse.Namespace, at_s: float | None) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from cockpit import format
 from cockpit.insight.causes.types import Cause
 
@@ -43,4 +41,4 @@ def lines(cause: Cause) -> list[str]:
 
 
 def _moment(at_s: float | None) -> str:
-    return "" if at_s is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_s))
+    return "" if at_s is None else format.moment(at_s)

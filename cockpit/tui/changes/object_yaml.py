@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from typing import Any
 
 from msgspec import to_builtins
 
+from cockpit.format import moment
 from cockpit.model.text import clean
 
 _PLAIN = re.compile(r"[A-Za-z_./][\w./@-]*( [\w./@:-]+)*")
@@ -44,7 +44,7 @@ def _lines(value: Any, depth: int) -> Iterator[str]:
 def _shown(name: Any, value: Any) -> Any:
     """A readable time: `created_s: 1763712000.0` is not."""
     if str(name).endswith("_s") and isinstance(value, float) and value > FIRST_TIME_S:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value))
+        return moment(value)
     return value
 
 
