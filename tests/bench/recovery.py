@@ -46,8 +46,12 @@ from tests.cluster.testbed import Testbed
 from tests.local_cluster import running_cluster
 
 RANKS = 2
-SETTLE_S = 20.0
+SETTLE_S = 40.0
 """Long enough for the spares of the fast profile to be there."""
+PACE_S = 60.0
+"""For so long the throughput is measured from the first new step on."""
+PACE_PERCENT = 97.0
+"""Promised of the throughput after a recovery."""
 START_TIMEOUT_S = 600.0
 NUMBERED_TIMEOUT_S = 10.0
 RECOVERY_TIMEOUT_S = 900.0
@@ -113,6 +117,10 @@ class Row:
     beyond_checkpoint: int | None
     """Steps that were done again although a checkpoint had them."""
     reason: str
+    lost_s: float | None = None
+    """Until the run has caught up with the step that it would have reached without the fault."""
+    pace_percent: float | None = None
+    """The throughput in PACE_S from the first new step on, of that before the fault."""
 
 
 @contextmanager
@@ -163,6 +171,8 @@ def measure(
             checkpoint = _checkpoint_step(session.store)
             drill = session.call(_inject(session, case, rank=RANKS - 1 - number % RANKS))
             measured = _follow(session, drill)
+            pace_percent = _pace(session, drill, measured)
+            caught_up = recovery(session.store, drill)
             again = measured.resumed_step
             yield Row(
                 case=name,
@@ -176,6 +186,8 @@ def measure(
                 steps_lost=measured.steps_lost,
                 beyond_checkpoint=max(0, checkpoint - (again - 1)) if again else None,
                 reason=measured.reason,
+                lost_s=caught_up.seconds_lost,
+                pace_percent=pace_percent,
             )
 
 
@@ -250,12 +262,24 @@ async def _inject(session: Session, case: Case, rank: int) -> Drill:
 
 def _follow(session: Session, drill: Drill) -> Recovery:
     session.wait(
-        lambda store: is_settled(store.runs.get(drill.run_id), recovery(store, drill)),
+        lambda store: is_settled(store, recovery(store, drill)),
         RECOVERY_TIMEOUT_S,
     )
     # That a step ended is reported at once, its number a second later.
     session.wait(lambda store: recovery(store, drill).steps_lost is not None, NUMBERED_TIMEOUT_S)
     return recovery(session.store, drill)
+
+
+def _pace(session: Session, drill: Drill, measured: Recovery) -> float | None:
+    """Wait for PACE_S of the new attempt, and compare its throughput with that before the fault."""
+    if measured.first_step_s is None:
+        return None
+    first_s = drill.injected_s + measured.first_step_s
+    session.wait(lambda store: session.clock() > first_s + PACE_S, PACE_S + NUMBERED_TIMEOUT_S)
+    curve = session.store.runs[drill.run_id].curves["samples_per_s"]
+    old = [value for at_s, value in curve if drill.injected_s - SETTLE_S < at_s < drill.injected_s]
+    new = [value for at_s, value in curve if first_s < at_s <= first_s + PACE_S]
+    return 100.0 * statistics.fmean(new) / statistics.fmean(old) if old and new else None
 
 
 def tabled(rows: Sequence[Row], place: str, began: str) -> Table:
@@ -285,9 +309,10 @@ def tabled(rows: Sequence[Row], place: str, began: str) -> Table:
             )
     return Table(
         "How long a run takes to recover",
-        f"Drills on a run of 2 ranks on {place}, one after the other, each when the run has "
-        "settled, under each profile on a cluster of its own: median (minimum–maximum) from the "
-        "fault to the first new step; detected: by Ray Train.",
+        f"Drills on a run of 2 ranks on {place}, with a new cluster for each recovery profile. "
+        "Each drill starts when the run has recovered from the one before. The value is the time "
+        "from the fault to the first new step, median (minimum–maximum); `detected` is the time "
+        "until Ray Train has detected the fault.",
         lines,
         began,
     )
@@ -303,6 +328,8 @@ def _lines(text: str, rows: Sequence[Row], promised: Case | None) -> list[Line]:
         detail.append(f"steps lost {_spread(lost, digits=0)}")
         beyond = max(row.beyond_checkpoint or 0 for row in rows)
         detail.append(f"beyond the checkpoint {beyond}")
+    if caught_up := [row.lost_s for row in rows if row.lost_s is not None]:
+        detail.append(f"time lost {_spread(caught_up)} s")
     lines = [
         Line(
             f"{text}, {len(rows)} drill{'s' if len(rows) > 1 else ''}",
@@ -311,6 +338,11 @@ def _lines(text: str, rows: Sequence[Row], promised: Case | None) -> list[Line]:
             _median(rows, "first_step_s") <= within_s if within_s else None,
         )
     ]
+    if paces := [row.pace_percent for row in rows if row.pace_percent is not None]:
+        kept = statistics.median(paces)
+        promise = (f"≥ {PACE_PERCENT:g} %", kept >= PACE_PERCENT) if promised else ("", None)
+        what = f"{text}: throughput of the {PACE_S:g} s after, of that before"
+        lines.append(Line(what, f"{_spread(paces, digits=0)} %", *promise))
     if promised is not None and (limit_s := promised.detected_within_s):
         took_s = _median(rows, "detected_s")
         lines.append(

@@ -183,13 +183,22 @@ TorchTrainer(
 
 
 @pytest.fixture(scope="module")
-def refused(cluster: Cluster) -> Outcome:
-    """Runs that end before or in their first steps, one after the other in one driver."""
+def small(cluster: Cluster) -> Outcome:
+    """Small runs, one after the other in one driver; `elastic` resumes the run of `ddp`.
+
+    From `lacking` on they end before or in their first steps.
+    """
+    script = cluster.directory / "plain.py"
+    script.write_text(UNMODIFIED.replace("STORAGE", str(cluster.directory / "results")))
+    options = ["--width", "8", "--epochs", "1", *storage(cluster, "saved-by-ddp")]
     checkpointed, ddp = "training.jobs.checkpointed", "training.jobs.ddp"
     large = ["--model", "mlp", "--width", "10000000", "--max-failures", "0", "--interface", "lo"]
     no_data = ["--data", "cifar10", "--data-path", "/nowhere"]
     no_loss = ["--width", "32", "--epochs", "2", "--learning-rate", "1e30"]
     programs = {
+        "saved-by-ddp": [ddp, *options, "--max-steps", "5"],
+        "elastic": ["training.jobs.elastic", *options, "--workers", "2", "--max-steps", "9"],
+        "plain": [str(script)],
         "lacking": [ddp, "--workers", "9", "--when-lacking", "fail"],
         "eth99": [checkpointed, "--interface", "eth99", *storage(cluster, "eth99")],
         "nan": [checkpointed, *no_loss, *storage(cluster, "nan")],
@@ -199,23 +208,9 @@ def refused(cluster: Cluster) -> Outcome:
     return drive_each(cluster, programs)
 
 
-@pytest.fixture(scope="module")
-def small(cluster: Cluster) -> Outcome:
-    """Small runs, one after the other in one driver; `elastic` resumes the run of `ddp`."""
-    script = cluster.directory / "plain.py"
-    script.write_text(UNMODIFIED.replace("STORAGE", str(cluster.directory / "results")))
-    options = ["--width", "8", "--epochs", "1", *storage(cluster, "saved-by-ddp")]
-    programs = {
-        "saved-by-ddp": ["training.jobs.ddp", *options, "--max-steps", "5"],
-        "elastic": ["training.jobs.elastic", *options, "--workers", "2", "--max-steps", "9"],
-        "plain": [str(script)],
-    }
-    return drive_each(cluster, programs)
-
-
 @pytest.mark.slow
-def test_a_loss_that_is_not_finite_stops_the_run_at_once(refused: Outcome) -> None:
-    outcome = refused.of("nan")
+def test_a_loss_that_is_not_finite_stops_the_run_at_once(small: Outcome) -> None:
+    outcome = small.of("nan")
     assert outcome.code == 1
     assert "stopped: the loss became nan at step 2 on ranks 0, 1" in outcome.output
     assert len(bodies(outcome.records, AttemptStart)) == 1, "it is not tried again"
@@ -237,14 +232,14 @@ def test_elastic_continues_with_what_ddp_has_saved(small: Outcome) -> None:
 
 
 @pytest.mark.slow
-def test_more_workers_than_cpus_are_refused_with_both_numbers(refused: Outcome) -> None:
-    assert refused.of("lacking").code == 1
-    assert "9 workers take 9 CPU, and the cluster has 4" in refused.of("lacking").output
+def test_more_workers_than_cpus_are_refused_with_both_numbers(small: Outcome) -> None:
+    assert small.of("lacking").code == 1
+    assert "9 workers take 9 CPU, and the cluster has 4" in small.of("lacking").output
 
 
 @pytest.mark.slow
-def test_data_that_is_missing_ends_the_run_at_its_first_attempt(refused: Outcome) -> None:
-    stopped = refused.of("nodata")
+def test_data_that_is_missing_ends_the_run_at_its_first_attempt(small: Outcome) -> None:
+    stopped = small.of("nodata")
     assert stopped.code == 1
     (text,) = [line for line in stopped.output.splitlines() if line.startswith("stopped: ")]
     assert "/nowhere" in text
@@ -265,9 +260,9 @@ def test_an_unmodified_script_is_in_the_stream(small: Outcome) -> None:
 
 @pytest.mark.slow
 def test_an_interface_that_the_nodes_do_not_have_is_refused_before_a_worker_starts(
-    refused: Outcome,
+    small: Outcome,
 ) -> None:
-    outcome = refused.of("eth99")
+    outcome = small.of("eth99")
     assert outcome.code == 1
     assert "has no network interface eth99: give interface one of " in outcome.output
     assert "Traceback" not in outcome.output
@@ -276,10 +271,10 @@ def test_an_interface_that_the_nodes_do_not_have_is_refused_before_a_worker_star
 
 @pytest.mark.slow
 def test_a_rank_that_runs_out_of_memory_ends_the_run_with_smaller_settings(
-    refused: Outcome,
+    small: Outcome,
 ) -> None:
     """Its ranks use the given interface, in a separate environment."""
-    outcome = refused.of("large")
+    outcome = small.of("large")
     assert outcome.code == 1
     text = outcome.output[outcome.output.rindex("failed: rank ") :]
     # The controller's log lines may arrive later, under its name.

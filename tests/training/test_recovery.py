@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,9 @@ import pytest
 
 ray = pytest.importorskip("ray")
 
-from training.recovery import deaths, nodes, spares  # noqa: E402
+from training.recovery import deaths, forkserver, nodes, spares  # noqa: E402
 from training.recovery.callback import RecoveryCallback  # noqa: E402
+from training.recovery.imports import reserved_memory  # noqa: E402
 from training.recovery.nodes import Node  # noqa: E402
 from training.recovery.settings import IMPORTS_BYTES, SPARE_MEMORY_BYTES  # noqa: E402
 
@@ -66,23 +69,24 @@ def test_spares_import_what_is_installed_and_ours_but_no_module_of_the_script(
     __import__("users_own_module")
     context = type("Context", (), {"get_runtime_env_string": lambda self: "{}"})()
     monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
-    runtime_env, names = spares.loaded()
-    assert runtime_env == "{}"
-    assert {"json", "ray", "training.recovery.spares"} <= set(names)
-    assert not {"users_own_module", "__main__", "tests"} & set(names)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    found = spares.loaded()
+    assert (found.runtime_env, found.variables) == ("{}", {"OMP_NUM_THREADS": "3"})
+    assert {"json", "ray", "training.recovery.spares"} <= set(found.names)
+    assert not {"users_own_module", "__main__", "tests"} & set(found.names)
     del sys.modules["users_own_module"]
 
 
 def test_spares_that_start_together_take_no_more_memory_than_is_left(tmp_path: Path) -> None:
     left = SPARE_MEMORY_BYTES + 1.5 * IMPORTS_BYTES
     importing = tmp_path / "importing"
-    with spares._reserved_memory(importing, lambda: left) as first:
+    with reserved_memory(importing, lambda: left) as first:
         other = importing / str(os.getppid())  # another process that imports at the same time
         other.touch()
-        with spares._reserved_memory(importing, lambda: left) as second:
+        with reserved_memory(importing, lambda: left) as second:
             assert (first, second) == (True, False)
         other.rename(importing / "4194305")  # above every process id: it has ended
-        with spares._reserved_memory(importing, lambda: left - IMPORTS_BYTES) as third:
+        with reserved_memory(importing, lambda: left - IMPORTS_BYTES) as third:
             assert third
     assert not (importing / str(os.getpid())).exists()
 
@@ -98,22 +102,74 @@ def test_a_ray_that_is_another_leaves_the_run_alone(caplog: pytest.LogCaptureFix
 
 
 def test_a_scripts_own_environment_of_its_ranks_is_not_changed(
-    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def started(environment: dict[str, Any]) -> dict[str, Any]:
+    def started(environment: dict[str, Any], **of_job: Any) -> dict[str, Any]:
+        job = type("Context", (), {"runtime_env": of_job})()
+        monkeypatch.setattr(ray, "get_runtime_context", lambda: job)
         config = type("RunConfig", (), {"worker_runtime_env": environment})()
         scaling = type("ScalingConfig", (), {"elasticity_enabled": False})()
         context = type("Context", (), {"run_config": config, "scaling_config": scaling})()
         RecoveryCallback().after_controller_start(context)
         return environment
 
-    assert started({}) == {"env_vars": spares.HOOK}
+    forked = {"env_vars": spares.HOOK, "py_executable": forkserver.COMMAND}
+    assert started({}, working_dir="gcs://a.zip") == forked
+    assert started({}, pip=["x"]) == {"env_vars": spares.HOOK}, "it has a Python of its own"
     assert not caplog.records
     assert started({"pip": ["x"]}) == {"pip": ["x"]}
     assert "no spare processes are kept" in caplog.messages[0]
     debugged = {"env_vars": {"NCCL_DEBUG": "INFO"}}
     assert started(debugged) == debugged
     assert caplog.messages[1].endswith("of its own (NCCL_DEBUG)")
+
+
+class _Server:
+    """Represents Ray's starts of fork servers; `done` are the nodes on which it has ended."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.done: set[str] = set()
+
+    def remote(self, function: Any) -> Any:
+        assert function is spares.serve
+        return self
+
+    def options(self, *, num_cpus: int, scheduling_strategy: Any) -> Any:
+        assert num_cpus == 0
+        self.started.append(scheduling_strategy.node_id)
+        node = type("Node", (), {"remote": lambda _, found: self.started[-1]})
+        return node()
+
+    def wait(self, pending: list[str], timeout: float) -> tuple[list[str], list[str]]:
+        assert timeout == 0
+        return [node for node in pending if node in self.done], []
+
+
+def test_each_rank_has_two_spares_once_the_fork_server_of_its_node_is_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, asked = _Server(), Counter[str]()
+    monkeypatch.setattr(ray, "remote", server.remote)
+    monkeypatch.setattr(ray, "wait", server.wait)
+    monkeypatch.setattr(threading, "Thread", lambda **_: type("T", (), {"start": int})())
+    listed = [Node(name, "127.0.0.1", 1, {"CPU": 4.0}) for name in ("a" * 56, "b" * 56)]
+    monkeypatch.setattr(spares, "alive", lambda: listed)
+    monkeypatch.setattr(spares, "_ask", lambda node, env: asked.update([node.id[0]]))
+    kept = Counter({"b" * 56: 3})
+    group = spares.Spares([object(), object()], {"CPU": 1.0}, kept, fork=True)
+    group._check(spares.Loaded("{}", ["torch"], {}))
+    assert not asked
+    server.done = {"b" * 56}
+    for _ in range(3):
+        group._check(spares.Loaded("{}", ["torch"], {}))
+    assert asked == {"b": 1}, "it had three of four"
+    server.done |= {"a" * 56}
+    for _ in range(6):
+        group._check(spares.Loaded("{}", ["torch"], {}))
+    assert asked == {"a": 4, "b": 1}
+    assert [name[0] for name in server.started] == ["a", "b"]
+    assert kept == {"a" * 56: 4, "b" * 56: 4}
 
 
 def test_the_variable_of_the_hook_is_the_one_that_ray_reads() -> None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from typing import Any
 
+import ray
 from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerGroupCallback
 
-from training.recovery import deaths, elastic, spares
+from training.recovery import deaths, elastic, forkserver, spares
 from training.recovery.settings import CHECK_EVERY_S, SPARES
-from training.recovery.spares import Spares
+from training.recovery.spares import OWN_PYTHON, Spares
 from training.telemetry.failsafe import guarded
 
 log = logging.getLogger(__name__)
@@ -23,7 +25,8 @@ log = logging.getLogger(__name__)
 class RecoveryCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[misc]
     def __init__(self) -> None:
         self._spares: Spares | None = None
-        self._has_hook = False
+        self._kept = Counter[str]()
+        self._has_hook = self._fork = False
         self._elastic_run = ""
         self._nodes: frozenset[str] = frozenset()
         self._counted_s = float("-inf")
@@ -41,6 +44,9 @@ class RecoveryCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore
         if SPARES and not environment:
             environment["env_vars"] = dict(spares.HOOK)
             self._has_hook = True
+            self._fork = not OWN_PYTHON & set(ray.get_runtime_context().runtime_env)
+            if self._fork:
+                environment["py_executable"] = forkserver.COMMAND
         elif SPARES:
             log.warning(
                 "no spare processes are kept: the run has a runtime environment of its own (%s)",
@@ -52,7 +58,10 @@ class RecoveryCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore
         workers = worker_group.get_workers()
         self._nodes = frozenset(item.metadata.node_id for item in workers)
         if self._has_hook:
-            self._spares = Spares(workers, worker_group.get_resources_per_worker())
+            for item in workers:  # it was a spare, in all attempts but the first
+                self._kept[item.metadata.node_id] = max(0, self._kept[item.metadata.node_id] - 1)
+            resources = worker_group.get_resources_per_worker()
+            self._spares = Spares(workers, resources, self._kept, self._fork)
 
     @guarded
     def before_worker_group_shutdown(self, worker_group: Any) -> None:

@@ -18,6 +18,15 @@ IMPORTS_BYTES = 512 << 20
 CHECK_EVERY_S = 2.0
 """How often the controller checks for nodes without spares."""
 
+CPU_SHARE = 0.2
+"""The share of a CPU that a fork server's imports use while ranks want the CPU."""
+
+READY_POLL_S = 0.5
+"""How often a worker that started a fork server checks whether it is ready."""
+
+UNUSED_S = 30.0
+"""How long a fork server remains without a worker of its own."""
+
 KEEP_S = 30 * 24 * 3600
 """How long Ray keeps an idle spare; it ends with its job in any case."""
 

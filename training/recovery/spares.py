@@ -5,47 +5,81 @@ each, all at the same time. Ray keeps idle processes, gives one to the next acto
 runtime environment, and a raylet can be asked to start some (`NodeManagerService.PrestartWorkers`,
 the call that Ray itself uses for a new driver). So each node that may run a rank keeps some.
 
-A spare costs memory, about as much as `import torch`, and some seconds of CPU after each start. It
-ends with its job. Nothing here raises: without spares a run restarts as Ray does it.
+Where it can, a fork server makes them (`training.recovery.forkserver`); otherwise each imports the
+libraries itself. A spare ends with its job. Nothing here raises: without spares a run restarts as
+Ray does it.
 """
 
 from __future__ import annotations
 
-import fcntl
-import importlib
 import json
 import logging
 import os
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import grpc  # type: ignore[import-untyped]
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from training.recovery import forkserver
+from training.recovery.imports import import_all, reserved_memory
 from training.recovery.nodes import ANSWER_S, Node, alive
-from training.recovery.settings import CHECK_EVERY_S, IMPORTS_BYTES, KEEP_S, SPARE_MEMORY_BYTES
+from training.recovery.settings import CHECK_EVERY_S, KEEP_S
 
 log = logging.getLogger(__name__)
 
 HOOK = {"__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR": "training.recovery.spares.preload"}
 """Ray's variable for a function that a worker process calls first (`ray_constants`, Ray 2.60)."""
 
+OWN_PYTHON = frozenset({"conda", "container", "image_uri", "pip", "py_executable", "uv"})
+"""Fields of a runtime environment that choose the Python of the ranks themselves."""
+
 _NAMESPACE = b"cockpit"
+
+
+READ_AT_IMPORT = ("OMP_NUM_THREADS",)
+"""Variables that Ray sets for a rank just before its first task, by its CPUs, and that torch and
+NumPy read when they are imported: without them each rank on a spare would have a thread for each
+core of the node.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Of a rank: its runtime environment as Ray compares it, the libraries that it has imported,
+    and its variables that they read.
+    """
+
+    runtime_env: str
+    names: list[str]
+    variables: dict[str, str]
 
 
 class Spares:
     """The spares of one worker group, maintained by a thread of the controller."""
 
-    def __init__(self, workers: Sequence[Any], resources: Mapping[str, float]) -> None:
-        """`resources` are those of one rank. Starts, and waits for the ranks' imports."""
+    def __init__(
+        self, workers: Sequence[Any], resources: Mapping[str, float], kept: Counter[str], fork: bool
+    ) -> None:
+        """Start, and wait for the ranks' imports.
+
+        `resources` are those of one rank. `kept` counts the spares by node id, over all worker
+        groups of the run. With `fork`, each node forks them, which costs so little that there are
+        two for each rank: a second failure soon after a restart finds some too.
+        """
         self._workers = workers
         self._resources = dict(resources)
+        self._kept = kept
+        self._fork = fork
+        self._servers: dict[str, Any] = {}
+        """By node id: the pending start of its fork server."""
         self._end = threading.Event()
-        self._asked: set[str] = set()
         threading.Thread(target=self._run, name="spares", daemon=True).start()
 
     def stop(self) -> None:
@@ -54,48 +88,74 @@ class Spares:
 
     def _run(self) -> None:
         try:
-            runtime_env = self._wait_for_imports()
-            while runtime_env and not self._end.wait(CHECK_EVERY_S):
-                self._check(runtime_env)
+            found = self._wait_for_imports()
+            while found and not self._end.wait(CHECK_EVERY_S):
+                self._check(found)
         except Exception:
             if not self._end.is_set():  # a rank that was asked has died, and its group with it
                 log.warning("no spare processes are kept; the run continues", exc_info=True)
 
-    def _wait_for_imports(self) -> str:
-        """Wait until rank 0 has imported what it needs; returns its runtime environment, or empty
-        if that is too late.
-        """
+    def _wait_for_imports(self) -> Loaded | None:
+        """Wait until rank 0 has imported what it needs. Returns None if that is too late."""
         before = -1
         while not self._end.wait(CHECK_EVERY_S):
-            runtime_env, names = ray.get(self._workers[0].execute_async(loaded))
-            if len(names) == before:
-                _publish(names, lean="GPU" in self._resources)
-                return str(runtime_env)
-            before = len(names)
-        return ""
+            found: Loaded = ray.get(self._workers[0].execute_async(loaded))
+            if len(found.names) == before:
+                if "GPU" in self._resources:
+                    lean = [name for name in found.names if name.partition(".")[0] in _LEAN]
+                    found = replace(found, names=lean)
+                _publish(found)
+                return found
+            before = len(found.names)
+        return None
 
-    def _check(self, runtime_env: str) -> None:
+    def _check(self, found: Loaded) -> None:
         """A node that joins, such as a replacement, gets spares too."""
         for node in alive():
             room = min(node.room(self._resources), len(self._workers))
-            if room and node.id not in self._asked:
-                self._asked.add(node.id)
-                _ask(node, runtime_env, room)
+            wanted = room * (2 if self._fork else 1) - self._kept[node.id]
+            if wanted <= 0 or (self._fork and not self._is_served(node, found)):
+                continue
+            try:
+                _ask(node, found.runtime_env)  # one at each check: their starts take CPU time too
+            except grpc.RpcError:
+                log.debug("node %s does not start a spare process", node.id, exc_info=True)
+            else:
+                self._kept[node.id] += 1
+
+    def _is_served(self, node: Node, found: Loaded) -> bool:
+        """Return whether the fork server of the node is ready, or has ended; start it if needed."""
+        if node.id not in self._servers:
+            self._servers[node.id] = (
+                ray.remote(serve)
+                .options(
+                    num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, False)
+                )
+                .remote(found)
+            )
+        return bool(ray.wait([self._servers[node.id]], timeout=0)[0])
 
 
-def loaded() -> tuple[str, list[str]]:
-    """In a rank: its runtime environment as Ray compares it, and the libraries it has imported.
+def serve(found: Loaded) -> bool:
+    """In a task on a node: start its fork server, and return whether it is ready."""
+    return forkserver.start(_session(), found.names, found.variables)
 
-    Only installed ones, and those of this package: importing a script's own modules may have
-    effects.
+
+def loaded() -> Loaded:
+    """In a rank: what a spare needs to have.
+
+    Libraries are only installed ones, and those of this package: importing a script's own modules
+    may have effects.
     """
     roots = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
     names = [
         name
         for name, module in list(sys.modules.items())
         if name.startswith("training.") or str(getattr(module, "__file__", None)).startswith(roots)
+        if name not in ("__main__", "__mp_main__")
     ]
-    return ray.get_runtime_context().get_runtime_env_string(), sorted(names)
+    variables = {name: os.environ[name] for name in READ_AT_IMPORT if name in os.environ}
+    return Loaded(ray.get_runtime_context().get_runtime_env_string(), sorted(names), variables)
 
 
 def preload() -> None:
@@ -110,74 +170,42 @@ def preload() -> None:
         listed = _internal_kv_get(_key(), namespace=_NAMESPACE)
         if not listed:
             return
-        session = Path(ray._private.worker._global_node.get_session_dir_path())
-        with _reserved_memory(session / "cockpit-spares", _free_bytes) as is_reserved:
+        found = json.loads(listed)
+        names = [name for name in found["names"] if name not in sys.modules]
+        if not names:  # this process is a fork of the server
+            return
+        with reserved_memory(
+            forkserver.directory_of(_session()) / forkserver.IMPORTING
+        ) as is_reserved:
             if is_reserved:
-                _import(json.loads(listed))
+                os.environ.update(found["variables"])
+                import_all(names)  # at full speed: it may be a rank that the run waits for
     except Exception:
         log.warning("nothing was imported beforehand; the run continues", exc_info=True)
 
 
-def _import(names: Sequence[str]) -> None:
-    for name in names:
-        try:
-            importlib.import_module(name)
-        except Exception:
-            log.debug("%s was not imported beforehand", name, exc_info=True)
-
-
-@contextmanager
-def _reserved_memory(importing: Path, free_bytes: Callable[[], float]) -> Iterator[bool]:
-    """Yield whether the node has memory for one more process with the run's libraries.
-
-    Spares start at the same time. Each one that still imports has a file, named by its process id,
-    in the directory `importing`: the memory that it is about to use counts as used.
-    """
-    importing.mkdir(mode=0o700, exist_ok=True)
-    mine = importing / str(os.getpid())
-    lock = os.open(importing, os.O_RDONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        others = [path for path in importing.iterdir() if Path("/proc", path.name).exists()]
-        is_reserved = free_bytes() - len(others) * IMPORTS_BYTES > SPARE_MEMORY_BYTES
-        if is_reserved:
-            mine.touch()
-    finally:
-        os.close(lock)
-    try:
-        yield is_reserved
-    finally:
-        mine.unlink(missing_ok=True)
-
-
-def _free_bytes() -> float:
-    """Return the memory left in this container or host before Ray's memory monitor ends workers."""
-    from ray._common.utils import get_system_memory
-    from ray._private.utils import get_used_memory
-
-    usable = float(os.environ.get("RAY_memory_usage_threshold", "0.95"))  # noqa: SIM112
-    return float(usable * get_system_memory() - get_used_memory())
-
-
-def _publish(names: Sequence[str], *, lean: bool) -> None:
-    """`lean`: only libraries that are known not to touch a GPU when imported.
-
-    A process that calls CUDA before Ray assigns its GPUs sees all GPUs from then on.
-    """
+def _publish(found: Loaded) -> None:
     from ray.experimental.internal_kv import _internal_kv_put
 
-    kept = [name for name in names if not lean or name.partition(".")[0] in _LEAN]
-    _internal_kv_put(_key(), json.dumps(kept).encode(), overwrite=True, namespace=_NAMESPACE)
+    text = json.dumps({"names": found.names, "variables": found.variables})
+    _internal_kv_put(_key(), text.encode(), overwrite=True, namespace=_NAMESPACE)
 
 
 _LEAN = sys.stdlib_module_names | {"torch", "ray", "numpy", "training", "pyarrow", "pandas"}
+"""Libraries that are known not to touch a GPU when they are imported: if the ranks use GPUs, spares
+import no others. A process that calls CUDA before Ray assigns its GPUs sees all GPUs from then on.
+"""
+
+
+def _session() -> str:
+    return str(ray._private.worker._global_node.get_session_dir_path())
 
 
 def _key() -> bytes:
     return f"recovery/modules/{ray.get_runtime_context().get_job_id()}".encode()
 
 
-def _ask(node: Node, runtime_env: str, count: int) -> None:
+def _ask(node: Node, runtime_env: str) -> None:
     """Raises grpc.RpcError if the node does not respond."""
     from ray._private.grpc_utils import init_grpc_channel
     from ray.core.generated import (
@@ -192,7 +220,7 @@ def _ask(node: Node, runtime_env: str, count: int) -> None:
         job_id=bytes.fromhex(ray.get_runtime_context().get_job_id()),
         runtime_env_info=runtime_environment_pb2.RuntimeEnvInfo(serialized_runtime_env=runtime_env),
         keep_alive_duration_secs=KEEP_S,
-        num_workers=count,
+        num_workers=1,
     )
     with init_grpc_channel(f"{node.address}:{node.port}") as channel:
         stub = node_manager_pb2_grpc.NodeManagerServiceStub(channel)

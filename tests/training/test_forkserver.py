@@ -1,0 +1,183 @@
+"""The fork server without Ray. With it: tests/backends/test_fast_recovery.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray")
+
+from training.recovery import forkserver
+from training.recovery.imports import Competition, Pauses
+
+ROOT = Path(__file__).parents[2]
+REPORT = """
+import json, os, sys
+threads = "torch" in sys.modules and sys.modules["torch"].get_num_threads()
+known = {name: name in sys.modules for name in ("plistlib", "wave")}
+print(json.dumps({
+    "pid": os.getpid(), "group": os.getpgid(0), "parent": os.getppid(),
+    "argv": sys.argv, "path": sys.path[0], "given": os.environ.get("GIVEN"),
+    "cwd": os.getcwd(), "known": known,
+    "number": __import__("numpy").random.random(), "threads": threads,
+}), flush=True)
+sys.stdin.read()
+sys.exit(3)
+"""
+END_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    session: Path
+    raylet: subprocess.Popen[bytes]
+    environment: Mapping[str, str]
+
+    def worker(self, cwd: Path, **variables: str) -> subprocess.Popen[str]:
+        """As Ray starts one: `python -m training.recovery.forkserver default_worker.py …`."""
+        script = self.session / "worker.py"
+        script.write_text(REPORT)
+        name = self.session / "sockets" / "raylet"
+        argv = [sys.executable, "-m", "training.recovery.forkserver", str(script)]
+        return subprocess.Popen(
+            [*argv, f"--raylet-name={name}", "--more"],
+            env={**self.environment, **variables},
+            cwd=cwd,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    session = tmp_path / ("a-long-name" * 9)  # a socket's path ends at 107 characters
+    session.mkdir()
+    raylet = subprocess.Popen(["sleep", "600"])
+    monkeypatch.setenv("RAY_JOB_ID", "01000000")
+    monkeypatch.setenv("RAY_RAYLET_PID", str(raylet.pid))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    try:
+        yield Node(session, raylet, dict(os.environ))
+    finally:
+        raylet.kill()
+        raylet.wait()
+
+
+def report(worker: subprocess.Popen[str]) -> dict[str, Any]:
+    assert worker.stdout is not None
+    said: dict[str, Any] = json.loads(worker.stdout.readline())
+    return said
+
+
+def end(pid: int) -> None:
+    deadline = time.monotonic() + END_S
+    while forkserver._is_alive(pid):
+        assert time.monotonic() < deadline, f"process {pid} does not end"
+        time.sleep(0.05)
+
+
+def test_workers_are_forks_with_their_own_files_environment_and_random_numbers(
+    node: Node, tmp_path: Path
+) -> None:
+    assert forkserver.start(
+        node.session, ["plistlib", "torch", "no.such.module"], {"OMP_NUM_THREADS": "1"}
+    )
+    assert forkserver.start(node.session, ["wave"], {}), "the server that exists is kept"
+    workers = [node.worker(tmp_path, GIVEN=str(number)) for number in range(2)]
+    said = [report(worker) for worker in workers]
+    assert [worker.wait(END_S) for worker in workers] == [0, 0], "only the forks remain"
+    assert said[0]["parent"] == said[1]["parent"]
+    assert "forkserver" in Path(f"/proc/{said[0]['parent']}/cmdline").read_text()
+    assert said[0]["pid"] not in {worker.pid for worker in workers}
+    assert [one["group"] for one in said] == [one["pid"] for one in said]
+    assert [one["given"] for one in said] == ["0", "1"]
+    assert said[0]["argv"][1:] == [f"--raylet-name={node.session}/sockets/raylet", "--more"]
+    assert (said[0]["path"], said[0]["cwd"]) == (str(node.session), str(tmp_path))
+    assert said[0]["known"] == {"plistlib": True, "wave": False}
+    assert said[0]["number"] != said[1]["number"]
+    assert [one["threads"] for one in said] == [1, 1], "as for a rank with one CPU"
+    for worker, one in zip(workers, said, strict=True):
+        worker.communicate()
+        end(one["pid"])
+    node.raylet.kill()
+    node.raylet.wait()
+    end(said[0]["parent"])
+    assert not list(node.session.glob("cockpit-spares/*-*[0-9]")), "the socket is removed"
+
+
+def test_worker_starts_as_usual_without_a_server(node: Node, tmp_path: Path) -> None:
+    worker = node.worker(tmp_path)
+    said = report(worker)
+    assert (said["pid"], said["parent"]) == (worker.pid, os.getpid())
+    assert said["argv"][2:] == ["--more"]
+    assert not any(said["known"].values())
+    worker.communicate()
+    assert worker.returncode == 3
+
+
+def test_directory_that_another_user_may_write_to_is_not_used(node: Node, tmp_path: Path) -> None:
+    assert forkserver.start(node.session, [], {})
+    directory = node.session / "cockpit-spares"
+    directory.chmod(0o777)
+    worker = node.worker(tmp_path)
+    said = report(worker)
+    assert said["pid"] == worker.pid
+    worker.communicate()
+    with pytest.raises(PermissionError, match="open to other users"):
+        forkserver.start(node.session, [], {})
+
+
+def test_server_without_memory_for_the_libraries_ends(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COCKPIT_RECOVERY_SPARE_MB", "1e9")
+    assert not forkserver.start(node.session, ["plistlib"], {})
+    (said,) = node.session.glob("cockpit-spares/*.log")
+    assert "too little memory" in said.read_text()
+
+
+def test_imports_pause_for_four_fifths_of_the_time_while_others_want_the_cpu() -> None:
+    used = iter([(0.0, False), (0.01, True), (0.1, True), (0.15, False), (9.0, True), (9.5, True)])
+    pauses: list[float] = []
+    finder = Pauses(lambda: next(used), pauses.append)
+    for _ in range(5):
+        finder.find_spec("any", None)
+    assert pauses == pytest.approx([0.4, 2.0, 2.0])
+
+
+def test_thread_competes_for_the_cpu_exactly_while_another_one_uses_it() -> None:
+    cpu = min(os.sched_getaffinity(0))
+    busy = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
+    found: list[bool] = []
+
+    def watch() -> None:
+        os.sched_setaffinity(0, {cpu})  # of this thread alone
+        competition = Competition()
+        other = subprocess.Popen(busy, stdout=subprocess.PIPE)
+        try:
+            assert other.stdout is not None
+            other.stdout.readline()
+            competition.used()
+            deadline = time.thread_time() + 0.3
+            while time.thread_time() < deadline:
+                pass
+            found.append(competition.used()[1])
+        finally:
+            other.kill()
+            other.communicate()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    thread.join()
+    assert found == [True]

@@ -1,0 +1,275 @@
+"""A process on each node that has imported the run's libraries and forks the run's workers.
+
+Python, Ray and torch take 3 to 6 s of CPU to start. A fork of a process that has imported them
+takes some milliseconds, and shares their memory until one of the two writes to it. So a restart no
+longer waits for imports, and making a spare takes nothing from the ranks.
+
+Ray starts each worker of the run with COMMAND, its `py_executable` (a setting of its runtime
+environment): `python -m training.recovery.forkserver default_worker.py …`. If the fork server of
+the job on this node answers, the worker is a fork of it; otherwise this process becomes the worker,
+as without cockpit.
+
+Safe to fork: the server never connects to Ray, computes nothing and uses no GPU, so neither CUDA
+nor gRPC nor OpenMP has threads there. OpenBLAS and jemalloc handle forks themselves.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from training.recovery.imports import import_gently, reserved_memory
+from training.recovery.settings import CHECK_EVERY_S, READY_POLL_S, UNUSED_S
+
+COMMAND = f'"$(command -v {sys.executable} || command -v python3)" -m training.recovery.forkserver'
+"""Ray passes it to a shell. Another node may have its Python somewhere else."""
+
+IMPORTING = "importing"
+"""The directory of those that import at the moment: see `reserved_memory`."""
+_SERVE = "--serve"
+_FOLDER = "cockpit-spares"
+_JOB, _RAYLET = "RAY_JOB_ID", "RAY_RAYLET_PID"
+"""A raylet sets these variables for each of its workers."""
+_ANSWER_S = 5.0
+_REQUEST_BYTES = 1 << 20
+
+
+def directory_of(session: str | Path) -> Path:
+    """Return the directory of spares in Ray's session directory; it is created.
+
+    Raises PermissionError if another user made it.
+    """
+    path = Path(session, _FOLDER)
+    path.mkdir(mode=0o700, exist_ok=True)
+    os.close(_opened(path))
+    return path
+
+
+def _opened(directory: Path) -> int:
+    """Open the directory. Everyone may write to Ray's session directory, so another user could have
+    made this one, to get the environment of the ranks. Raises OSError.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    found = os.fstat(descriptor)
+    if found.st_uid != os.getuid() or found.st_mode & 0o077:
+        os.close(descriptor)
+        raise PermissionError(f"{directory} is open to other users")
+    return descriptor
+
+
+def start(session: str | Path, names: Sequence[str], variables: Mapping[str, str]) -> bool:
+    """Start the server of this job on this node unless there is one; wait until it is ready.
+
+    Called in a worker of the job; `variables` are added to the environment. Returns False if the
+    server ended before, because the node has too little memory for it.
+    """
+    directory, name = directory_of(session), _name()
+    with (directory / f"{name}.starting").open("w") as starting:
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        if _is_ready(directory, name):
+            return True
+        argv = [sys.executable, "-m", __name__, _SERVE, str(directory)]
+        with (directory / f"{name}.log").open("a") as log:
+            process = subprocess.run(
+                argv,
+                input=json.dumps(names).encode(),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, **variables},
+                start_new_session=True,
+                check=True,
+            )
+        server = int(process.stdout)
+        while not _is_ready(directory, name):
+            if not _is_alive(server):
+                return False
+            time.sleep(READY_POLL_S)
+        return True
+
+
+# -- in the process that Ray starts
+
+
+def main(argv: Sequence[str]) -> None:
+    """Have the worker forked that `argv` (a script and its arguments) describes, or become it."""
+    session = _session(argv)
+    if session is None or not _ask(Path(session, _FOLDER), argv):
+        os.execv(sys.executable, [sys.executable, *argv])
+
+
+def _session(argv: Sequence[str]) -> Path | None:
+    """Return Ray's session directory, in which the socket of the raylet is."""
+    for item in argv:
+        name, _, value = item.partition("=")
+        if name == "--raylet-name":
+            return Path(value).parent.parent
+    return None
+
+
+def _ask(directory: Path, argv: Sequence[str]) -> bool:
+    """Return whether the server forked the worker."""
+    request = {"argv": [*argv], "environment": dict(os.environ), "cwd": str(Path.cwd())}
+    try:
+        with _connected(directory, _name()) as server:
+            socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2])
+            return bool(server.recv(16))
+    except OSError:
+        return False
+
+
+def _name() -> str:
+    """Return the name of the socket: several nodes on one machine may share the session."""
+    return f"{os.environ.get(_JOB)}-{os.environ.get(_RAYLET)}"
+
+
+def _connected(directory: Path, name: str) -> socket.socket:
+    """Raises OSError."""
+    at = _opened(directory)
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        server.settimeout(_ANSWER_S)
+        server.connect(f"/proc/self/fd/{at}/{name}")  # a socket's path ends at 107 characters
+    except OSError:
+        server.close()
+        raise
+    finally:
+        os.close(at)
+    return server
+
+
+def _is_ready(directory: Path, name: str) -> bool:
+    with suppress(OSError), _connected(directory, name):
+        return True
+    return False
+
+
+# -- the server
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A worker to start: a script with its arguments, and what the process has that asks."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    cwd: str
+    files: tuple[int, ...]
+    """Its standard input, output and errors."""
+
+    def close(self) -> None:
+        for file in self.files:
+            os.close(file)
+
+
+def serve(directory: Path, names: Sequence[str]) -> Request | None:
+    """Import the libraries and fork workers, until the raylet ends or no worker is left.
+
+    Returns twice: None in the server, and in each fork what the fork has to become.
+    """
+    raylet = int(os.environ[_RAYLET])
+    with reserved_memory(directory / IMPORTING) as is_reserved:
+        if not is_reserved:
+            print("too little memory is left: workers import for themselves", flush=True)
+            return None
+        import_gently(names)
+    gc.collect()
+    gc.freeze()  # a collection in a fork would otherwise copy all pages
+    forked, ended, used_s = 0, 0, time.monotonic()
+
+    def reap(*_: object) -> None:
+        nonlocal ended
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                ended += 1
+
+    signal.signal(signal.SIGCHLD, reap)
+    with _listen(directory / _name()) as listener:
+        while _is_alive(raylet) and time.monotonic() - used_s < UNUSED_S:
+            with suppress(OSError):  # no request for a while, or a client that has ended
+                client, _ = listener.accept()
+                with client:
+                    if (request := _receive(client)) is not None:
+                        pid = os.fork()
+                        if pid == 0:
+                            return request
+                        forked += 1
+                        request.close()
+                        client.send(str(pid).encode())
+            if forked > ended:
+                used_s = time.monotonic()
+    (directory / _name()).unlink()
+    return None
+
+
+def _receive(client: socket.socket) -> Request | None:
+    """Return None for a client that only wants to know whether the server is ready."""
+    client.settimeout(_ANSWER_S)
+    raw, files, _, _ = socket.recv_fds(client, _REQUEST_BYTES, 3)
+    if not raw:
+        return None
+    given = json.loads(raw)
+    return Request(tuple(given["argv"]), given["environment"], given["cwd"], tuple(files))
+
+
+def become(request: Request) -> None:
+    """In the fork: run the script as Python would."""
+    os.setpgid(0, 0)  # Ray kills the process group of a worker that does not end, with all in it
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for target, file in enumerate(request.files):
+        os.dup2(file, target)
+    request.close()
+    os.environ.clear()
+    os.environ.update(request.environment)
+    os.chdir(request.cwd)
+    sys.argv = list(request.argv)
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    new = [path for path in given if path and path not in sys.path]
+    sys.path[:] = [str(Path(sys.argv[0]).parent), *new, *sys.path[1:]]
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed()  # forks have the state of their parent; `random` handles it itself
+    runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+def _listen(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    path.unlink(missing_ok=True)
+    at = _opened(path.parent)
+    listener.bind(f"/proc/self/fd/{at}/{path.name}")
+    os.close(at)
+    listener.listen()
+    listener.settimeout(CHECK_EVERY_S)
+    return listener
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat.rpartition(b")")[2].split()[0] != b"Z"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == [_SERVE]:
+        listed = json.load(sys.stdin)
+        # It must not be the child of a worker: Ray ends the children of a worker that ends.
+        if pid := os.fork():
+            print(pid, flush=True)
+            os._exit(0)
+        os.dup2(2, 1)
+        if (worker := serve(Path(sys.argv[2]), listed)) is not None:
+            become(worker)
+    else:
+        main(sys.argv[1:])
