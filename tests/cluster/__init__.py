@@ -11,5 +11,5 @@ RayClusters whose pods run the Ray of this virtual environment.
 
 Environment: COCKPIT_TESTBED_CACHE (the folder of the programs, else the user's cache),
 KUBERAY_OPERATOR (the real operator's binary, in place of ours), KUBERAY_CRDS (a folder of the real
-definitions, in place of ours).
+definitions, in place of ours; the real operator exits after two minutes without them).
 """

@@ -10,16 +10,29 @@ import base64
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
+from cockpit.actions.drills import DrillActions
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.kubeconfig import read
+from cockpit.backends.kuberay.backend import KubeRayBackend
+from cockpit.cli.drill.progress import kill
+from cockpit.drills.plan.kill import plan_kill
+from cockpit.model.cluster import ClusterRef
+from cockpit.model.drill import Recovery
+from cockpit.session.builder import session_on
+from cockpit.session.session import Session
 from tests.cluster.operator.api import Api
 from tests.cluster.operator.operator import run
 from tests.cluster.testbed import Testbed
+from tests.sources.fake_dashboard import job, node
+from training.telemetry import wire
 
 Object = dict[str, Any]
 TEMPLATE = {"spec": {"schedulerName": "nobody", "containers": [{"name": "ray", "image": "ray"}]}}
@@ -38,13 +51,23 @@ class FakeDashboard:
         self.tokens: set[str] = set()
         self.stopped: list[str] = []
         self.outcome = {"status": "RUNNING", "message": "", "start_time": 1767225600000}
+        self.failed: set[str] = set()
+        """Jobs with another outcome."""
+        self.head = ""
+        """The id of the head node."""
+        self.stream = ""
+        """The telemetry on it."""
         dashboard = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                name = self.path.rsplit("/", 1)[1]
+                path, _, query = self.path.partition("?")
+                name = path.rsplit("/", 1)[1]
+                if not (path.startswith("/api/jobs/") and name):
+                    self._answer(200, dashboard.of_ray(path, query))
+                    return
                 found = name in dashboard.jobs
-                self._answer(200 if found else 404, dashboard.outcome if found else {})
+                self._answer(200 if found else 404, dashboard.outcome_of(name) if found else {})
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -55,9 +78,9 @@ class FakeDashboard:
                     dashboard.jobs[request["submission_id"]] = request
                 self._answer(200, {"stopped": True})
 
-            def _answer(self, status: int, text: Object) -> None:
+            def _answer(self, status: int, text: Object | str) -> None:
                 dashboard.tokens.add(self.headers.get("X-Ray-Authorization", ""))
-                content = json.dumps(text).encode()
+                content = (text if isinstance(text, str) else json.dumps(text)).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
@@ -67,6 +90,24 @@ class FakeDashboard:
 
         self._server = ThreadingHTTPServer((address, 8265), Handler)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def outcome_of(self, job_id: str) -> Object:
+        failed = {"status": "FAILED", "message": "exit 1"} if job_id in self.failed else {}
+        return self.outcome | failed
+
+    def of_ray(self, path: str, query: str) -> Object | str:
+        """What cockpit asks for besides one job."""
+        if path in ("/api/v0/logs/stream", "/api/v0/logs/file"):
+            return self.stream if parse_qs(query)["node_id"] == [self.head] else ""
+        files = ["cockpit/telemetry-01000000.jsonl"] if self.stream else []
+        listed = [job(one, self.outcome_of(one)["status"]) for one in list(self.jobs)[-1:]]
+        found = {
+            "/nodes": {"data": {"summary": [node(self.head)]}},
+            "/api/jobs/": listed,
+            "/api/v0/logs": {"data": {"result": {"internal": files}}},
+            "/api/v0/workers": {"data": {"result": {"result": []}}},
+        }
+        return json.dumps(found.get(path, {"ray_version": "2.60.0", "session_name": "s"}))
 
     def close(self) -> None:
         self._server.shutdown()
@@ -240,6 +281,81 @@ async def test_a_job_that_fails_is_tried_again_on_a_new_cluster_as_often_as_allo
     assert (status["reason"], status["message"]) == ("AppFailed", "exit 1")
     assert len(place.dashboard.jobs) == 2
     assert await place.clusters() == [status["rayClusterName"]]
+
+
+def telemetry(job_id: str, address: str, attempt: int, steps: range, began_s: float) -> str:
+    """An attempt of one rank on the head, with a step each 50 ms."""
+    worker = wire.Worker(rank=0, node_id="n", node_ip=address, pid=7)
+    run = wire.Run(
+        run="ab12", name="digits", state="RUNNING", job="01000000", submission=job_id, world_size=1
+    )
+    bodies: list[wire.Body] = [
+        run,
+        wire.AttemptStart(run="ab12", attempt=attempt, workers=(worker,)),
+    ]
+    for done, step in enumerate(steps, 1):
+        at_s = began_s + 0.05 * done
+        sample = wire.Steps(
+            rank=0, attempt=attempt, t=at_s, step=step, first_step=step, steps_total=done
+        )
+        bodies.append(wire.Tick(run="ab12", ranks=(sample,)))
+    return lines(bodies, began_s)
+
+
+def lines(bodies: Iterable[wire.Body], at_s: float, after: int = 0) -> str:
+    records = (wire.Record(seq, at_s, body) for seq, body in enumerate(bodies, after + 1))
+    return "".join(f"{wire.encode(record)}\n" for record in records)
+
+
+@pytest.mark.slow
+async def test_a_kill_is_measured_to_the_first_step_on_the_cluster_of_the_retry(
+    control_plane: Testbed, place: Place, address: str
+) -> None:
+    dashboard = place.dashboard
+    await place.submit("train", rayClusterSpec=CLUSTER, backoffLimit=1)
+    first = await place.becomes("train", "Running")
+    await place.until(lambda: first["jobId"] in dashboard.jobs)
+    dashboard.head, dashboard.stream = (
+        "a" * 56,
+        telemetry(first["jobId"], address, 1, range(1, 21), time.time() - 2.0),
+    )
+
+    context = read([Path(control_plane.kubeconfig)]).context()
+    ref = ClusterRef("kuberay", first["rayClusterName"], place.namespace, context.name)
+    [head] = (await place.api.get(place.path("pods")))["items"]
+
+    def kill_rank(session: Session) -> Recovery:
+        assert session.wait(
+            lambda store: "ab12" in store.runs and bool(store.runs["ab12"].step), 30
+        )
+        assert session.wait(lambda store: any(pod.ready for pod in store.pods.values()), 30)
+        return kill(session, DrillActions(session), plan_kill(session.store, "0", 0.0, 60.0))
+
+    with session_on(KubeRayBackend(Credentials(context), ref)) as session:
+        measuring = asyncio.create_task(asyncio.to_thread(kill_rank, session))
+        await place.gone("pods", head["metadata"]["name"], 60)
+        over = wire.AttemptEnd(run="ab12", attempt=1, reason="rank 0: its process died")
+        failed = wire.Run(run="ab12", name="digits", state="ERRORED", submission=first["jobId"])
+        dashboard.stream += lines([over, failed], time.time(), dashboard.stream.count("\n"))
+        dashboard.failed.add(first["jobId"])
+        async with asyncio.timeout(60):
+            while len(dashboard.jobs) < 2:
+                await place.start_heads()
+                await asyncio.sleep(0.1)
+        second = await place.status("train")
+        dashboard.head, dashboard.stream = (
+            "b" * 56,
+            telemetry(second["jobId"], address, 2, range(15, 31), time.time()),
+        )
+        measured = await asyncio.wait_for(measuring, 60)
+        assert session.backend.ref.name == second["rayClusterName"] != first["rayClusterName"]
+        reasons = [notice.reason for notice in session.store.notices]
+    assert "NewCluster" in reasons
+    assert measured.recovered
+    assert (measured.last_step, measured.resumed_step, measured.steps_lost) == (20, 15, 6)
+    assert measured.first_step_s is not None
+    assert measured.restarted_s is not None
+    assert measured.pod_ready_s is not None
 
 
 async def test_a_job_that_takes_too_long_fails_and_is_not_tried_again(place: Place) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from cockpit.insight.recovery.measurement import is_settled, recovery
 from cockpit.model.run import RunState
-from tests.events import DRILL, RUN, before_the_kill, reduced, run_seen, the_recovery
+from tests.events import DRILL, before_the_kill, reduced, run_seen, the_recovery
 
 
 def test_a_kill_is_timed_phase_by_phase_from_the_events() -> None:
@@ -34,13 +34,14 @@ def test_a_run_that_ends_instead_is_settled_but_not_recovered() -> None:
     store = reduced([*before_the_kill(), *the_recovery()[:4], run_seen(110.0, RunState.ERRORED)])
     measured = recovery(store, DRILL)
     assert not measured.recovered
-    assert is_settled(store.runs[RUN], measured)
+    assert is_settled(store, measured)
 
 
 def test_a_drill_without_a_run_times_the_pods_alone() -> None:
     events = [before_the_kill()[1], *(e for e in the_recovery() if hasattr(e, "pods"))]
-    measured = recovery(reduced(events), DRILL)
+    store = reduced(events)
+    measured = recovery(store, DRILL)
     assert measured.pod_gone_s == 0.1
     assert measured.pod_ready_s == 8.0
     assert measured.detected_s is None
-    assert not is_settled(None, measured)
+    assert not is_settled(store, measured)

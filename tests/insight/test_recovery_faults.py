@@ -8,11 +8,13 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from cockpit.insight.recovery.measurement import Reading, is_complete, recovery
+from cockpit.insight.recovery.measurement import Reading, is_complete, is_settled, recovery
 from cockpit.model.cluster import PodPhase
 from cockpit.model.drill import Drill, Milestone, Recovery, Stage
-from cockpit.model.event import MetricsReported
-from cockpit.model.run import RunState
+from cockpit.model.event import JobsListed, MetricsReported, RunSeen
+from cockpit.model.run import Job, JobStatus, RunState
+from cockpit.tui.view_state import ViewState
+from cockpit.tui.views.overview.run_panel import live
 from tests.insight.incident import RUN, Incident, T, falling
 
 M = Milestone
@@ -123,6 +125,52 @@ def test_the_death_of_a_rank_alone_has_no_pods_to_wait_for() -> None:
     assert reported[M.CAUGHT_UP] == reported[M.FIRST_STEP], "nothing was lost"
     assert measured.steps_lost == 0
     assert measured.seconds_lost == pytest.approx(reported[M.FIRST_STEP] - 0.1, abs=0.01)
+    assert is_complete(incident.store, drill, Reading(), incident.clock)
+
+
+def rayjob(incident: Incident, job_id: str, status: JobStatus, failed: int = 0) -> None:
+    """The state of RayJob `train`, which has one retry; each try has another job id."""
+    job = Job(job_id, "", status, rayjob="train", rayjob_uid="u", retries=1, failed=failed)
+    incident.tell(JobsListed(at_s=incident.clock, source="backend", jobs=(job,)))
+
+
+def submitted(incident: Incident, job_id: str) -> None:
+    seen = RunSeen(
+        at_s=incident.there, source="telemetry", run_id=RUN, name="r", state=RunState.RUNNING
+    )
+    incident.tell(replace(seen, submission_id=job_id))
+
+
+@pytest.mark.parametrize("second_try", [True, False])
+def test_a_kill_is_measured_to_the_first_step_of_the_retry_of_its_rayjob(second_try: bool) -> None:
+    incident = Incident().begin()
+    incident.save()
+    rayjob(incident, "j-1", JobStatus.RUNNING)
+    submitted(incident, "j-1")
+    drill = incident.inject("rank-kill", 1, ranks=(1,))
+    incident.wait(2.0)
+    incident.down("rank 1: its process died")
+    incident.state(RunState.ERRORED)  # KubeRay has not decided yet whether it tries again
+    assert not is_complete(incident.store, drill, Reading(), incident.clock)
+    rayjob(incident, "train", JobStatus.PENDING, failed=1)
+    incident.wait(90.0)
+    assert not is_complete(incident.store, drill, Reading(), incident.clock)
+    assert not is_settled(incident.store, recovery(incident.store, drill))
+    state = ViewState(incident.store, incident.clock)
+    assert live(state, incident.store.runs[RUN], None, None).plain.endswith(
+        "; try 2 of 2 of RayJob train"
+    )
+    if second_try:
+        rayjob(incident, "j-2", JobStatus.RUNNING, failed=1)
+        submitted(incident, "j-2")
+        incident.restart(0, 1)
+        incident.train(20.0)
+    else:
+        rayjob(incident, "j-2", JobStatus.FAILED, failed=2)
+    measured = recovery(incident.store, drill)
+    assert measured.recovered is second_try
+    assert measured.first_step_s == (96.0 if second_try else None)
+    assert is_settled(incident.store, measured)
     assert is_complete(incident.store, drill, Reading(), incident.clock)
 
 
@@ -491,6 +539,20 @@ def test_the_loss_after_is_held_against_the_curve_before(
     assert found.continuous is expected
 
 
+@pytest.mark.parametrize(
+    ("after", "resumed_at", "expected"), [(1e-4, 0, False), (1e-4, 400, True), (0.5, 400, False)]
+)
+def test_near_zero_the_loss_of_a_resumed_run_may_be_a_multiple(
+    after: float, resumed_at: int, expected: bool
+) -> None:
+    incident = Incident(loss=lambda attempt, step: 1e-6 if attempt == 1 else after)
+    drill = killed_pod(incident)
+    incident.store.runs[RUN].attempts[1].first_step = resumed_at
+    found = recovery(incident.store, drill).continuity
+    assert found is not None
+    assert found.continuous is expected
+
+
 def test_a_run_that_ended_well_at_the_same_time_was_not_interrupted() -> None:
     incident = Incident().begin()
     drill = incident.inject("dashboard-kill")
@@ -501,6 +563,20 @@ def test_a_run_that_ended_well_at_the_same_time_was_not_interrupted() -> None:
     measured = recovery(incident.store, drill)
     assert measured.interrupted is False
     assert is_complete(incident.store, drill, Reading(), incident.clock)
+
+
+def test_a_pod_that_was_removed_before_it_was_ready_is_no_replacement() -> None:
+    incident = Incident().begin()
+    drill = incident.inject("pod-kill", 1, ranks=(1,))
+    incident.wait(1.0)
+    incident.lose(1)
+    incident.add(2, ready=False)
+    incident.wait(9.0)
+    incident.lose(2)
+    assert recovery(incident.store, drill).pod_ready_s is None
+    incident.wait(10.0)
+    incident.add(3, ready=True)
+    assert recovery(incident.store, drill).pod_ready_s == 20.0
 
 
 def test_a_scaled_down_pod_takes_no_replacement_from_a_killed_one() -> None:

@@ -9,6 +9,8 @@ from contextlib import aclosing
 from math import ceil
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from cockpit.backends.kuberay.api import access, exec
 from cockpit.backends.kuberay.api.client import KubeClient, KubeError
 from cockpit.backends.kuberay.api.credentials import Credentials
@@ -49,6 +51,8 @@ _TEST_FAILED = "rejected our request"
 class KubeRayBackend:
     """Sends no request before the first call. `kinds` limits what `watch` lists.
 
+    `watch` follows a RayJob from the cluster of one try to that of the next: `ref` changes then.
+
     `dashboard_url` is used instead of the route through the API server. `token_secret` is a Secret
     that may be read for Ray's token, in addition to the one that KubeRay creates. Raises UsageError
     for an invalid name of cluster or namespace: names are used in paths, and a RayJob's status may
@@ -79,15 +83,17 @@ class KubeRayBackend:
         return self._ref
 
     async def watch(self) -> AsyncIterator[Event]:
-        watching = ClusterWatch(self.client, self._ref, self._kinds)
-        self._watching = watching
-        try:
-            async with aclosing(watching.events()) as events:
-                async for event in events:
-                    yield event
-        finally:
-            if self._watching is watching:
-                self._watching = None
+        while True:
+            watching = ClusterWatch(self.client, self._ref, self._kinds)
+            self._watching = watching
+            try:
+                async with aclosing(watching.events()) as events:
+                    async for event in events:
+                        yield event
+            finally:
+                if self._watching is watching:
+                    self._watching = None
+            self._ref = replace(self._ref, name=watching.next_cluster)
 
     async def scale(self, request: ScaleRequest) -> Scaled:
         """Counts are replicas: with several hosts a replica, that many pods each."""

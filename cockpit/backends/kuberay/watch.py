@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cockpit.backends.kuberay.api.client import KubeClient
-from cockpit.backends.kuberay.api.fields import mapping, text
+from cockpit.backends.kuberay.api.fields import is_label, mapping, text
 from cockpit.backends.kuberay.api.reflector import Health, Reflector, Snapshot
 from cockpit.backends.kuberay.resources import objects
 from cockpit.backends.kuberay.resources.crash_log import CrashLogs, explained
@@ -64,7 +64,11 @@ class _Kind(Struct):
 
 
 class ClusterWatch:
-    """`events` may be called once. `cluster` and `pods` are the known state."""
+    """`events` may be called once. `cluster` and `pods` are the known state.
+
+    `events` ends when a RayJob that had created the cluster continues on a new one: a retry, or
+    after a suspension. `next_cluster` is then the name of that cluster.
+    """
 
     def __init__(self, client: KubeClient, ref: ClusterRef, kinds: Collection[str] = KINDS) -> None:
         self._client, self._ref = client, ref
@@ -78,6 +82,9 @@ class ClusterWatch:
         self._crash_logs = CrashLogs(client, ref.namespace, self._on_crash_log)
         self._was_there = False
         self._deleted_s: float | None = None
+        self._rayjobs: set[str] = set()
+        """The UIDs of the RayJobs that have run on this cluster."""
+        self.next_cluster = ""
         self._failed_once: set[str] = set()
 
     @property
@@ -100,6 +107,10 @@ class ClusterWatch:
                 self._woken.clear()
                 for event in self._compose():
                     yield event
+                if (job := self._continued()) is not None:
+                    self.next_cluster = job.cluster
+                    yield _continues(job)
+                    return
                 for task in tasks:
                     if task.done():
                         task.result()  # a bug in cockpit: report it
@@ -152,7 +163,20 @@ class ClusterWatch:
                 return "/api/v1/nodes", {}, objects.kubernetes_node
 
     def _rayjob(self, raw: Any) -> Job | None:
-        return rayjob_of(raw, self._ref)
+        job = objects.ray_job(raw)
+        if job.cluster == self._ref.name:
+            self._rayjobs.add(job.rayjob_uid)
+        return job if job.rayjob_uid in self._rayjobs else rayjob_of(raw, self._ref)
+
+    def _continued(self) -> Job | None:
+        """The RayJob whose cluster this was, once this one is deleted and it has a new one."""
+        jobs = self._kinds.get("rayjobs")
+        if jobs is None or self._deleted_s is None:
+            return None
+        of_this = (job for job in jobs.objects.values() if job.rayjob_uid in self._rayjobs)
+        return next(
+            (j for j in of_this if j.cluster != self._ref.name and is_label(j.cluster)), None
+        )
 
     def _notice(self, raw: Any) -> Notice | None:
         """Pods that may belong to this cluster; `_is_ours` decides later."""
@@ -316,6 +340,18 @@ class ClusterWatch:
         if self._sent.get(type(event)) != key:
             self._sent[type(event)] = key
             yield event
+
+
+def _continues(job: Job) -> Notice:
+    return Notice(
+        at_s=server_time(),
+        source=SOURCE,
+        kind="Job",
+        name=job.rayjob,
+        reason="NewCluster",
+        message=" ".join(filter(None, (job.tries, f"continues on RayCluster {job.cluster}"))),
+        warning=False,
+    )
 
 
 def _source_health(now: float, source: str, health: Health) -> SourceHealth:

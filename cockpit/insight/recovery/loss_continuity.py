@@ -5,7 +5,8 @@
     before      the median of the old attempt's records of the same steps; else of its last 20
     spread      1.4826 MAD of those 20
     continuous  both are finite, and after <= before + max(4 spread, 10 % of |before|, 5 % of what
-                the loss had fallen: |first - before|, first: the highest of the run's first 5)
+                the loss had fallen: |first - before|, first: the highest of the run's first 5, or 1
+                for a run that resumed another one, which had those)
 
 Repeated steps are compared with their first execution: early in a run the loss falls so fast that
 going back by some steps is a rise. Near its end it is small and its noise is skewed, so the
@@ -32,6 +33,10 @@ FIRST = 5
 SIGMAS = 4.0
 RISE_PERCENT = 10.0
 FALLEN_PERCENT = 5.0
+RESUMED = 1.0
+"""Where the loss of a run began that was resumed as another run, such as after the loss of a head:
+it is not known, and near zero the noise of the loss is a multiple of it.
+"""
 
 
 def continuity(
@@ -78,7 +83,8 @@ def losses_known(run: RunView) -> int:
 
 
 def _first(run: RunView) -> float:
-    """Of the run."""
+    if run.attempts and (run.attempts[min(run.attempts)].first_step or 0) > 0:
+        return RESUMED
     finite = [loss for loss in _series(run).values[:FIRST] if math.isfinite(loss)]
     return max(finite, default=0.0)
 

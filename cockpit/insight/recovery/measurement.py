@@ -36,6 +36,7 @@ from cockpit.insight.recovery.replacement_pods import ReplacementPods, pods_back
 from cockpit.model.drill import Continuity, Drill, Instant, Milestone, Recovery
 from cockpit.model.run import RunState
 from cockpit.store.run import RunView
+from cockpit.store.selectors import retried_job
 from cockpit.store.store import Store
 
 PATIENCE_S = 60.0
@@ -89,7 +90,7 @@ def is_complete(store: Store, drill: Drill, before: Reading, now_s: float) -> bo
         if not drill.run_id:
             return measured.pod_ready_s is not None or (not pods.waits and waited_s > PATIENCE_S)
         return False
-    if run.state.is_over:
+    if run.state.is_over and retried_job(store, run) is None:
         # A lost driver may be restarted, and continue this run.
         return not _lost_its_driver(run) or waited_s > PATIENCE_S
     if measured.interrupted is None or (measured.interrupted and not measured.recovered):
@@ -159,10 +160,13 @@ def recovery(store: Store, drill: Drill, before: Reading | None = None) -> Recov
     )
 
 
-def is_settled(run: RunView | None, measured: Recovery) -> bool:
+def is_settled(store: Store, measured: Recovery) -> bool:
     """Whether it is decided: the run made a new step, was not interrupted, or is over."""
+    run = store.runs.get(measured.drill.run_id)
     decided = measured.recovered or measured.interrupted is False
-    return decided or (run is not None and run.state.is_over)
+    if decided or run is None:
+        return decided
+    return run.state.is_over and retried_job(store, run) is None
 
 
 def _of(instants: tuple[Instant, ...], milestone: Milestone) -> float | None:

@@ -69,7 +69,7 @@ def _matched(store: Store, removed: Sequence[PodPast]) -> dict[str, PodPast]:
     taken |= {pod.name: pod for pod in removed}
     found: dict[str, PodPast] = {}
     for group in {pod.group for pod in removed}:
-        free = [pod for pod in store.past.pods.values() if pod.group == group]
+        free = [pod for pod in store.past.pods.values() if pod.group == group and _lasts(pod)]
         free.sort(key=lambda pod: pod.seen_s)
         of_group = [pod for pod in taken.values() if pod.group == group]
         for lost in sorted(of_group, key=lambda pod: (pod.name in given_back, _went_s(pod))):
@@ -79,6 +79,11 @@ def _matched(store: Store, removed: Sequence[PodPast]) -> dict[str, PodPast]:
                 free.remove(other)
                 found[lost.name] = other
     return {pod.name: found[pod.name] for pod in removed if pod.name in found}
+
+
+def _lasts(pod: PodPast) -> bool:
+    """False for a pod that was removed before it was ready, as with its RayJob's cluster."""
+    return pod.removed_s is None or pod.ready_s(pod.seen_s) is not None
 
 
 def _taken(store: Store) -> list[PodPast]:

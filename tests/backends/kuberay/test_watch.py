@@ -19,6 +19,7 @@ from cockpit.model.event import (
     PodsListed,
     SourceHealth,
 )
+from cockpit.model.run import Job
 from tests.backends.contract import seen
 from tests.backends.kuberay.by_hand import Place
 from tests.cluster.raycluster import Group
@@ -107,6 +108,36 @@ async def test_a_cluster_that_is_deleted_and_made_again_is_followed(place: Place
                 break
     assert healths[0] == ("ready", "")
     assert healths[-1] == ("ready", "")
+
+
+async def test_the_rayjob_that_is_tried_again_is_followed_to_its_new_cluster(place: Place) -> None:
+    spec = place.cluster("try-1")["spec"]
+    place.status("try-1")
+    job = {"entrypoint": "python train.py", "backoffLimit": 1, "rayClusterSpec": spec}
+    body = {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "train"}, "spec": job}
+    place.ask("POST", place.path("rayjobs"), body)
+
+    def report(**status: object) -> None:
+        place.merge(f"{place.path('rayjobs', 'train')}/status", {"status": status})
+
+    report(jobDeploymentStatus="Running", jobStatus="RUNNING", jobId="j-1", rayClusterName="try-1")
+    events: list[Event] = []
+    async with place.backend("try-1") as backend, asyncio.timeout(30):
+        async for event in backend.watch():
+            events.append(event)
+            match event:
+                case JobsListed(jobs=[Job(deployment="Running", cluster="try-1")]):
+                    report(jobDeploymentStatus="Retrying", jobStatus="FAILED", failed=1)
+                    place.ask("DELETE", place.path("rayclusters", "try-1"))
+                case ClusterSeen(message=message) if "was deleted at" in message:
+                    report(jobDeploymentStatus="", jobStatus="", jobId="", rayClusterName="")
+                    report(jobDeploymentStatus="Initializing", jobId="j-2", rayClusterName="try-2")
+                    place.cluster("try-2")
+                case ClusterSeen(ref=ref, uid=uid) if ref.name == "try-2" and uid:
+                    break
+        assert backend.ref.name == "try-2"
+    [moved] = (e for e in events if isinstance(e, Notice) and e.reason == "NewCluster")
+    assert moved.message == "try 2 of 2 continues on RayCluster try-2"
 
 
 async def test_a_cluster_that_is_not_there_is_reported_and_found_when_it_comes(

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -304,7 +305,9 @@ async def test_unread_output_is_not_buffered(client: KubeClient, place: str) -> 
         output = terminal.output()
         await anext(output)
         before = resident_bytes()
-        await asyncio.sleep(1)
+        async with asyncio.timeout(30):
+            while terminal._opened.transport.is_reading():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         assert resident_bytes() - before < 16 << 20
         assert await anext(output)
 
@@ -371,13 +374,20 @@ async def test_page_of_a_service_is_opened_through_the_private_link(
     assert "python3" in page.text
 
 
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A socket's path ends at 107 characters, and those of pytest are long."""
+    with TemporaryDirectory(dir="/tmp") as name:
+        yield Path(name)
+
+
 async def test_the_socket_is_private_and_is_removed_with_the_forward(
-    client: KubeClient, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: KubeClient, place: str, monkeypatch: pytest.MonkeyPatch, short_folder: Path
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_folder))
     async with PortForward(client, place, POD, PORT) as forward:
         path = Path(forward.socket_path)
-        assert path.is_relative_to(tmp_path)
+        assert path.is_relative_to(short_folder)
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
         reader, writer = await asyncio.open_unix_connection(path)
         writer.write(b"GET /lib/ HTTP/1.0\r\n\r\n")

@@ -6,9 +6,7 @@ A socket in a folder of ours and not a TCP port: on a bastion everyone could con
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -17,6 +15,7 @@ from urllib.parse import quote
 from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.api.error_message import KubeError
 from cockpit.backends.kuberay.api.websocket import messages, open_websocket
+from cockpit.backends.private_folder import private_folder
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 PROTOCOL = "v4.channel.k8s.io"
 DATA, ERRORS = 0, 1
 CHUNK_BYTES = 32 << 10
-LONGEST_SOCKET_PATH = 107
-"""Linux has room for this many bytes in a Unix socket's address."""
 
 
 class PortForward:
@@ -44,7 +41,7 @@ class PortForward:
         self._carrying: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        folder = _private_folder()
+        folder = private_folder()
         self.socket_path = str(folder / "s")
         try:
             self._server = await asyncio.start_unix_server(self._connected, self.socket_path)
@@ -129,16 +126,3 @@ def _reason(text: str) -> str:
         return "Nothing listens there: connection refused."
     line = one_line(text, limit=10_000)
     return line if len(line) <= 200 else f"…{line[-199:]}"
-
-
-def _private_folder() -> Path:
-    """Only we may enter it, mode 0700. Short enough for a socket's address."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    for parent in (runtime, tempfile.gettempdir(), "/tmp"):
-        fits = len(f"{parent}/cockpit-12345678/s".encode()) <= LONGEST_SOCKET_PATH
-        if parent.startswith("/") and fits and os.access(parent, os.W_OK | os.X_OK):
-            return Path(tempfile.mkdtemp(prefix="cockpit-", dir=parent))
-    raise CockpitError(
-        "There is no folder for a port-forward's socket.",
-        "Neither XDG_RUNTIME_DIR nor TMPDIR nor /tmp can be written, or their paths are too long.",
-    )
