@@ -45,7 +45,6 @@ class WithoutKubernetes:
     def refused(self) -> dict[str, Capability]:
         return dict.fromkeys(ONLY_KUBERNETES, Capability(False, self.WHY))
 
-    attach = _refused("An interactive shell in a pod is not available.")
     manifest = _refused("There is no Kubernetes object to show.")
     describe = _refused("There is no Kubernetes object to describe.")
     suspend = _refused("Only a RayCluster can be suspended.")
@@ -77,7 +76,13 @@ class WithoutKubernetes:
         raise UsageError(what, as_sentence(self.WHY))
 
 
-class WithoutOperator(WithoutKubernetes):
+class WithoutShell(WithoutKubernetes):
+    """A base for those whose pods have no terminal."""
+
+    attach = _refused("An interactive shell in a pod is not available.")
+
+
+class WithoutOperator(WithoutShell):
     """A base for what is read-only: it has no operator to create or remove pods."""
 
     scale = _refused("Nothing can be scaled from here.")

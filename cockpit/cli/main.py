@@ -136,8 +136,8 @@ def help_text() -> str:
         [
             *lines,
             "",
-            "Where: --local, --context NAME -n NAMESPACE or --address URL; --cluster NAME;",
-            "before or after the verb. cockpit config keeps them as profiles.",
+            "Where: --local, --context NAME -n NAMESPACE, --hosts FILE or --address URL;",
+            "--cluster NAME; before or after the verb. cockpit config keeps them as profiles.",
             "Every verb has --help; what reads takes -o table|json|yaml|…, what changes takes",
             "--yes and --dry-run. Exit codes: 0 done, 1 failed, 2 usage, 3 unreachable,",
             "4 not allowed, 130 interrupted.",

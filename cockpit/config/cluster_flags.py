@@ -19,6 +19,8 @@ class Place(Struct, frozen=True):
     local: bool = False
     address: str = ""
     """The URL of a Ray dashboard."""
+    hosts: str = ""
+    """A file that describes hosts, for OpenSSH."""
     context: str = ""
     namespace: str = ""
     cluster: str = ""
@@ -30,22 +32,24 @@ class Place(Struct, frozen=True):
 
     @property
     def kind(self) -> str:
-        """`local`, `address`, `kuberay`, or empty where at most a cluster's name is given."""
+        """`local`, `address`, `ssh`, `kuberay`, or empty if at most a name is given."""
         if self.local:
             return "local"
         if self.address:
             return "address"
+        if self.hosts:
+            return "ssh"
         return "kuberay" if any(getattr(self, name) for name in KUBERNETES) else ""
 
     def require_one_kind(self, who: str) -> None:
         """Raises UsageError when it names two kinds of cluster at once."""
-        flags = [f"--{name}" for name in ("local", "address") if getattr(self, name)]
+        flags = [f"--{name}" for name in ("local", "address", "hosts") if getattr(self, name)]
         flags += [f"--{name.replace('_', '-')}" for name in KUBERNETES if getattr(self, name)][:1]
         if len(flags) > 1:
             raise UsageError(
                 f"{who} ask for {' and '.join(flags)} at once.",
-                "--local is a cluster of this machine, --address a Ray dashboard, "
-                "--context one on Kubernetes.",
+                "--local is a cluster of this machine, --address a Ray dashboard, --hosts a list "
+                "of hosts, --context one on Kubernetes.",
                 "Keep one of them.",
             )
 
@@ -68,7 +72,9 @@ def settle(levels: Iterable[Place]) -> Place:
 def _merged(strong: Place, weak: Place) -> Place:
     if strong.kind and weak.kind and strong.kind != weak.kind:
         return strong
-    if _differ(strong.kubeconfig, weak.kubeconfig) or _differ(strong.address, weak.address):
+    if any(
+        _differ(getattr(strong, n), getattr(weak, n)) for n in ("kubeconfig", "address", "hosts")
+    ):
         return strong
     if _differ(strong.context, weak.context):
         return replace(strong, kubeconfig=strong.kubeconfig or weak.kubeconfig)

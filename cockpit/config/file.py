@@ -49,6 +49,13 @@ TEMPLATE = """\
 # max_age_days = 90
 # max_bytes = 10000000000 # of all recordings together; the oldest go first
 
+# [context_themes]        # by the context of the cluster
+# "prod-*" = "high-contrast"
+
+# [keys]                  # of the views, by the names of cockpit keys
+# kill = "f9"
+# view_runs = "ctrl+r"
+
 # [prometheus]
 # url = "http://prometheus:9090"
 
@@ -70,7 +77,18 @@ TEMPLATE = """\
 # command = ["notify-send", "cockpit"] # the alert is JSON on its standard input
 """
 
-TABLES = ("recorder", "alerts", "prometheus", "mlflow", "grafana", "cost", "drills", "guard")
+TABLES = (
+    "recorder",
+    "alerts",
+    "prometheus",
+    "mlflow",
+    "grafana",
+    "cost",
+    "drills",
+    "guard",
+    "keys",
+    "context_themes",
+)
 """Those whose settings the part that they are of reads itself."""
 _TOP = ("profile", "theme", "read_only", "protected", "profiles", "hooks", *TABLES)
 _OWN = (*FLAGS, "theme", "read_only", "protected", "guard")

@@ -6,6 +6,7 @@ import argparse
 
 from msgspec.structs import replace
 
+from cockpit.config.repeatable_flag import repeatable
 from cockpit.format import bytes_text, number, plural, verb
 from cockpit.launch import environment
 from cockpit.launch.environment import AS_DEFAULT, JobEnvironment
@@ -17,28 +18,17 @@ from cockpit.model.text import one_line
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("the job's environment")
-    what.add_argument(
-        "--env",
-        action="append",
-        default=[],
-        metavar="KEY[=VALUE]",
-        help="an environment variable; KEY alone: with its value here",
+    repeatable(
+        what, "--env", "KEY[=VALUE]", "an environment variable; KEY alone: with its value here"
     )
-    what.add_argument(
-        "--env-file", action="append", default=[], metavar="FILE", help="lines of KEY=VALUE"
-    )
-    what.add_argument(
-        "--pip", action="append", default=[], metavar="PACKAGE", help="install a package with pip"
-    )
-    what.add_argument(
-        "--uv", action="append", default=[], metavar="PACKAGE", help="install a package with uv"
-    )
-    what.add_argument(
+    repeatable(what, "--env-file", "FILE", "lines of KEY=VALUE")
+    repeatable(what, "--pip", "PACKAGE", "install a package with pip")
+    repeatable(what, "--uv", "PACKAGE", "install a package with uv")
+    repeatable(
+        what,
         "--requirements",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="install the packages of a requirements file (with uv if --uv is given)",
+        "FILE",
+        "install the packages of a requirements file (with uv if --uv is given)",
     )
     what.add_argument(
         "--working-dir",
@@ -55,13 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--driver-memory", metavar="SIZE", help="reserve memory for the driver, such as 4Gi"
     )
-    what.add_argument(
-        "--driver-resource",
-        action="append",
-        default=[],
-        metavar="NAME=N",
-        help="reserve a custom resource for the driver",
-    )
+    repeatable(what, "--driver-resource", "NAME=N", "reserve a custom resource for the driver")
 
 
 def given(args: argparse.Namespace) -> JobEnvironment:

@@ -11,6 +11,7 @@ from typing import NoReturn
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cockpit.config.repeatable_flag import repeatable
 from cockpit.launch import environment_flags, settings_file, submission
 from cockpit.launch.job import bundled_job, bundled_jobs
 from cockpit.launch.rayjob import RayJobOptions
@@ -36,9 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "command", nargs="*", help="after --: any command, run in a copy of this folder"
     )
     parser.add_argument("--workers", type=int, metavar="N", help="training workers (ranks)")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the job"
-    )
+    repeatable(parser, "--set", "KEY=VALUE", "a setting of the job")
     parser.add_argument(
         "--settings",
         metavar="FILE",
@@ -62,13 +61,7 @@ def of_new_cluster(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--own-cluster", action="store_true", help="RayJob: run on a new cluster, a copy of this"
     )
-    parser.add_argument(
-        "--replicas",
-        action="append",
-        default=[],
-        metavar="GROUP=N",
-        help="RayJob: the worker groups of its own cluster",
-    )
+    repeatable(parser, "--replicas", "GROUP=N", "RayJob: the worker groups of its own cluster")
     parser.add_argument(
         "--image", default="", metavar="IMAGE", help="RayJob: the image of its own cluster's pods"
     )

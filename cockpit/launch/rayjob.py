@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from cockpit.backends.protocol import RayJobSpec
 from cockpit.launch.environment import is_uri
@@ -68,13 +69,7 @@ def rayjob_spec(spec: LaunchSpec, options: RayJobOptions) -> RayJobSpec:
         driver=wants.driver,
         package=package.read() if options.own_cluster else b"",
         working_dir=working_dir,
-        own_cluster=options.own_cluster,
-        replicas=dict(options.replicas),
-        image=options.image,
-        queue=options.queue,
-        ttl_s=options.ttl_s,
-        deadline_s=options.deadline_s,
-        backoff_limit=options.backoff_limit,
+        **asdict(options),
     )
 
 

@@ -136,7 +136,6 @@ def script_spec(
     argv: tuple[str, ...],
     directory: Path,
     *,
-    submission_id: str = "",
     environment: JobEnvironment = AS_DEFAULT,
 ) -> LaunchSpec:
     """Any command, run in a copy of `environment.working_dir`, by default of `directory`."""
@@ -146,7 +145,7 @@ def script_spec(
     name = scripts[0] if scripts else Path(argv[0]).name
     return LaunchSpec(
         entrypoint=argv,
-        submission_id=submission_id or new_submission_id(name),
+        submission_id=new_submission_id(name),
         directory=_working_directory(environment.working_dir, directory),
         environment=environment,
     )

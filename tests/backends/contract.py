@@ -74,8 +74,10 @@ class BackendContract:
     ) -> None:
         route = await backend.dashboard()
         assert all(value not in repr(route) for value in route.headers.values())
-        verify = route.tls or True
-        async with httpx.AsyncClient(base_url=route.base_url, verify=verify) as client:
+        transport = httpx.AsyncHTTPTransport(
+            verify=route.tls or True, uds=route.socket_path or None
+        )
+        async with httpx.AsyncClient(base_url=route.base_url, transport=transport) as client:
             answer = await client.get("/api/version", headers=route.headers)
             refused = [
                 (await client.get(path)).status_code for path in ("/api/version", "/api/jobs/")

@@ -20,7 +20,7 @@ from cockpit.backends.local.spec import ClusterSpec, check_name
 from cockpit.backends.local.state import LocalCluster, PodStatus, read_cluster
 from cockpit.backends.local.watch import watch_cluster
 from cockpit.backends.protocol import VERBS, ExecResult, Scaled
-from cockpit.backends.without_kubernetes import WithoutKubernetes
+from cockpit.backends.without_kubernetes import WithoutShell
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
 from cockpit.model.error import ReplacedError, UnreachableError, UsageError
 from cockpit.model.event import Event
@@ -31,7 +31,7 @@ CONNECT_TIMEOUT_S = 10.0
 """Loopback refuses at once; a connection takes longer only while the CPUs are overloaded."""
 
 
-class LocalBackend(WithoutKubernetes):
+class LocalBackend(WithoutShell):
     """The local cluster of this name; whether it is up is checked each time."""
 
     WHY = "a local cluster is not on Kubernetes"
@@ -94,7 +94,9 @@ class LocalBackend(WithoutKubernetes):
         if previous:
             self._refuse("A local pod is not restarted, so it has no previous log.")
         spec, _ = self._pod(pod)
-        paths = pod_logs.paths(ClusterFiles.of(self._name), RunFiles.of(spec.uid), pod)
+        paths = pod_logs.paths(
+            ClusterFiles.of(self._name).pod_log(pod), RunFiles.of(spec.uid).pod(pod)
+        )
         return pod_logs.read(paths, follow=follow, lines=lines, is_there=lambda: self._has(pod))
 
     async def dashboard(self) -> DashboardRoute:

@@ -158,19 +158,6 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return raw
 
 
-def tail(path: Path, lines: int, limit_bytes: int = 64 * 1024) -> list[str]:
-    """The last lines of a file that may be large or missing; not cleaned."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - limit_bytes))
-            text = file.read().decode(errors="replace")
-    except FileNotFoundError:
-        return []
-    whole = text.splitlines()
-    return whole[-lines:] if lines > 0 else []
-
-
 def remove(directory: Path) -> None:
     """Remove the directory with its content, if it exists."""
     try:

@@ -18,6 +18,7 @@ from cockpit.backends.local import files as local_files
 from cockpit.backends.local.address import choose_network, choose_ports
 from cockpit.backends.local.files import ClusterFiles, RunFiles
 from cockpit.backends.local.notices import NoticeReader
+from cockpit.backends.local.pods.pod_logs import tail
 from cockpit.backends.local.pods.process import CLUSTER_VARIABLE, POD_VARIABLE
 from cockpit.backends.local.pods.ray_start import OBJECT_STORE_BYTES
 from cockpit.backends.local.removal import down, uninterrupted
@@ -235,4 +236,4 @@ def _check_machine(pods: int) -> None:
 
 
 def _log_end(log: Path) -> list[str]:
-    return local_files.tail(log, 15)
+    return tail(log, 15)

@@ -44,13 +44,18 @@ async def ask(name: str, socket: Path, request: dict[str, Any]) -> dict[str, Any
             f"Remove the cluster and create it again: cockpit local down {name}",
         ) from error
     if (refused := answer.get("error")) is not None:
-        if (replaced := refused.get("replaced")) is not None:
-            raise ReplacedError(*replaced)
-        if (changed := refused.get("changed")) is not None:
-            raise ChangedError(*changed)
-        kind = UsageError if refused["usage"] else CockpitError
-        raise kind(refused["what"], refused["why"], refused["todo"])
+        raise refusal(refused)
     return dict(answer)
+
+
+def refusal(refused: dict[str, Any]) -> CockpitError:
+    """The error that an operator or an agent has sent."""
+    if (replaced := refused.get("replaced")) is not None:
+        return ReplacedError(*replaced)
+    if (changed := refused.get("changed")) is not None:
+        return ChangedError(*changed)
+    kind = UsageError if refused["usage"] else CockpitError
+    return kind(refused["what"], refused["why"], refused["todo"])
 
 
 async def serve(socket: Path, answer: Answer) -> asyncio.Server:

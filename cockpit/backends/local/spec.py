@@ -123,7 +123,14 @@ def scaled_spec(spec: ClusterSpec, request: ScaleRequest) -> tuple[ClusterSpec, 
 
     Raises UsageError for an unknown group and for numbers that make no sense.
     """
-    old = spec.group(request.group)
+    scaled_to, warning = scaled_group(spec.group(request.group), request)
+    scaled = spec.with_group(scaled_to)
+    check_groups(scaled.groups)
+    return scaled, warning
+
+
+def scaled_group(old: GroupSpec, request: ScaleRequest) -> tuple[GroupSpec, str]:
+    """The group after the request, as above."""
     wanted = replace(
         old,
         replicas=old.replicas if request.replicas is None else request.replicas,
@@ -134,6 +141,4 @@ def scaled_spec(spec: ClusterSpec, request: ScaleRequest) -> tuple[ClusterSpec, 
     _, warning = clamped(wanted.replicas, wanted.min, wanted.max)
     # KubeRay leaves the wrong number in its spec, so that a later, higher max would apply it by
     # surprise; here the clamped number is what stays.
-    scaled = spec.with_group(replace(wanted, replicas=wanted.desired))
-    check_groups(scaled.groups)
-    return scaled, warning
+    return replace(wanted, replicas=wanted.desired), warning

@@ -93,7 +93,7 @@ def packages() -> Iterator[Check]:
 
 def clusters(args: argparse.Namespace) -> Iterator[Check]:
     """Check each local cluster, and whether its dashboard answers with the stored token."""
-    if args.where.kind == "address":
+    if args.where.kind in ("address", "ssh"):
         backend = connect.backend(args)
         yield answers(f"dashboard of {backend.ref.name}", backend)
     if args.where.kind not in ("", "local"):

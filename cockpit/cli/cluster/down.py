@@ -29,12 +29,12 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if up.place_of(args) == "local":
-        from cockpit.cli.cluster import local
+    if (place := up.place_of(args)) != "kubernetes":
+        from cockpit.cli.cluster import hosts, local
 
         if args.keep_claim:
             raise UsageError("--keep-claim is for --on kubernetes.")
-        return local.stop(args, args.where.cluster)
+        return hosts.stop(args) if place == "hosts" else local.stop(args, args.where.cluster)
     from cockpit.actions import provisioning
     from cockpit.backends.kuberay.provision import removal
     from cockpit.cli.options import kubernetes

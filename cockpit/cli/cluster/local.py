@@ -11,6 +11,7 @@ from cockpit.backends.local import GroupSpec, LocalCluster, down, list_clusters,
 from cockpit.cli.options import confirm
 from cockpit.cli.output import tables
 from cockpit.cli.output.streams import log
+from cockpit.config.repeatable_flag import repeatable
 from cockpit.model.cluster import ClusterRef, PodPhase, Resources
 from cockpit.model.error import ExitCode, UnreachableError, UsageError
 from cockpit.model.recovery import FAST, PROFILES, profile
@@ -25,12 +26,11 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "--workers", type=int, default=2, metavar="N", help="pods in group `workers` (default 2)"
     )
-    parser.add_argument(
+    repeatable(
+        parser,
         "--group",
-        action="append",
-        default=[],
-        metavar="NAME=N",
-        help="a group of its own name and size, instead of --workers; repeatable",
+        "NAME=N",
+        "a group of its own name and size, instead of --workers; repeatable",
     )
     parser.add_argument("--cpus", type=float, default=1.0, help="CPUs of each worker (default 1)")
     parser.add_argument("--gpus", type=float, default=0.0, help="GPUs of each worker (default 0)")

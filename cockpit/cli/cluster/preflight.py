@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from cockpit.actions.jobs import JobActions
 from cockpit.cli.options import confirm, connect
 from cockpit.cli.output import tables
+from cockpit.config.repeatable_flag import repeatable
 from cockpit.format import in_seconds
 from cockpit.launch import flags
 from cockpit.launch.closest_name import did_you_mean
@@ -27,21 +28,14 @@ COLUMNS = ("name", "state", "found", "fix")
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     flags.arguments(parser)
     what = parser.add_argument_group("what is checked")
-    what.add_argument(
+    repeatable(
+        what,
         "--module",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a module that the job imports, in addition to those that are found",
+        "NAME",
+        "a module that the job imports, in addition to those that are found",
     )
     what.add_argument("--storage", metavar="DIR", help="the folder of checkpoints in the pods")
-    what.add_argument(
-        "--group",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="check the head and the pods of this worker group only",
-    )
+    repeatable(what, "--group", "NAME", "check the head and the pods of this worker group only")
     what.add_argument(
         "--network",
         action="store_true",

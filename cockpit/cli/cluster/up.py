@@ -15,6 +15,7 @@ from cockpit.cli.options import confirm
 from cockpit.cli.output import tables
 from cockpit.cli.output.streams import log
 from cockpit.config.cluster_flags import Place
+from cockpit.config.repeatable_flag import repeatable
 from cockpit.format import duration, plural
 from cockpit.model.cluster import ClusterRef, Resources
 from cockpit.model.error import ExitCode, UsageError
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from cockpit.backends.kuberay.provision.overlay import Wanted
 
 T = TypeVar("T")
-WHERE = ("kubernetes", "local")
+WHERE = ("kubernetes", "local", "hosts")
 OVERLAYS = ("cpu", "gpu", "recovery", "autoscaling", "monitoring")
 PARTS = ("namespace", "quota", "priorities", "roles", "network", "budgets", "claim")
 TIMEOUT_S = 900.0
@@ -75,12 +76,11 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     )
     parser.add_argument("--s3-region", metavar="REGION", help="of the bucket")
     parser.add_argument("--s3-endpoint", metavar="URL", help="of a server of S3 other than AWS")
-    parser.add_argument(
+    repeatable(
+        parser,
         "--without",
-        action="append",
-        default=[],
-        metavar="PART",
-        help=f"leave out a part that exists or is not needed: {', '.join(PARTS)}; repeatable",
+        "PART",
+        f"leave out a part that exists or is not needed: {', '.join(PARTS)}; repeatable",
     )
     parser.add_argument(
         "--force-conflicts", action="store_true", help="overwrite changes of other clients"
@@ -101,25 +101,33 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def on_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--on", choices=WHERE, help="where (default: as the flags of the cluster)")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="of the hosts, for --on hosts: as --hosts FILE"
+    )
 
 
 def place_of(args: argparse.Namespace) -> str:
-    """`kubernetes` or `local`. Raises UsageError if no flag selects one."""
+    """`kubernetes`, `local` or `hosts`. Raises UsageError if no flag selects one."""
     where: Place = args.where
-    by_flags = {"local": "local", "kuberay": "kubernetes"}.get(where.kind, "")
+    by_flags = {"local": "local", "kuberay": "kubernetes", "ssh": "hosts"}.get(where.kind, "")
+    if args.file and args.on != "hosts":
+        raise UsageError(f"A file of hosts is for --on hosts: {args.file!r}.")
     if args.on and by_flags and args.on != by_flags:
         raise UsageError(f"--on {args.on} and the flags of the cluster contradict each other.")
     if found := args.on or by_flags:
         return str(found)
     raise UsageError(
         f"cockpit {args.verb} needs a place.",
-        todo=f"For example: cockpit {args.verb} --on kubernetes, or --on local",
+        todo=f"For example: cockpit {args.verb} --on kubernetes, --on local or --on hosts FILE",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    if place_of(args) == "local":
+    place = place_of(args)
+    if place == "local":
         return _local(args)
+    if place == "hosts":
+        return _hosts(args)
     if args.gpu and args.overlay not in (None, "gpu"):
         raise UsageError(f"--gpu and --overlay {args.overlay} contradict each other.")
     from cockpit.backends.kuberay.provision import overlay
@@ -180,13 +188,28 @@ def with_client(who: Credentials, use: Callable[[KubeClient], Awaitable[T]]) -> 
     return asyncio.run(run())
 
 
-def _local(args: argparse.Namespace) -> int:
-    from cockpit.cli.cluster import local
-
+def _refuse_kubernetes(args: argparse.Namespace) -> None:
     given = [name for name in ONLY_ON_KUBERNETES if getattr(args, name)]
     if given or args.output == "yaml":
         flag = given[0].replace("_", "-") if given else "output yaml"
-        raise UsageError(f"--{flag} is for --on kubernetes.", todo="See: cockpit local --help")
+        raise UsageError(f"--{flag} is for --on kubernetes.", todo="See: cockpit up --help")
+
+
+def _hosts(args: argparse.Namespace) -> int:
+    from cockpit.cli.cluster import hosts
+
+    _refuse_kubernetes(args)
+    if args.size is not None:
+        raise UsageError("--size is not for --on hosts.", todo="Set [replicas] in the file.")
+    if args.no_wait or args.force_conflicts or args.output != "table":
+        raise UsageError("--no-wait, --force-conflicts and -o are for --on kubernetes.")
+    return hosts.start(args)
+
+
+def _local(args: argparse.Namespace) -> int:
+    from cockpit.cli.cluster import local
+
+    _refuse_kubernetes(args)
     count = 2 if args.size is None else args.size
     group = local.group("workers", count, Resources(cpus=1.0))
     return local.start(args, args.where.cluster or local.DEFAULT_NAME, [group], FAST.name)

@@ -26,6 +26,9 @@ SETTLE_S = 5.0
 TARGET_SETTLE_S = 30.0
 """For verbs that choose a target from what the sources report: a slow head is no empty one."""
 
+SSH_SETTLE_S = 20.0
+"""For a cluster on hosts: each verb first connects to all of them."""
+
 __all__ = ["Session", "backend", "session", "wait_for"]
 
 Log = Callable[[str], None]
@@ -64,6 +67,11 @@ def found(args: argparse.Namespace, log: Log = log) -> Backend | OnKubernetes:
         from cockpit.backends.address import AddressBackend
 
         return AddressBackend(where.address)
+    if where.kind == "ssh":
+        from cockpit.backends.ssh import description
+        from cockpit.backends.ssh.backend import SshBackend
+
+        return SshBackend(description.read(where.hosts))
     if where.kind != "kuberay" and (local := _local(where, log)) is not None:
         return local
     from cockpit.cli.options import kubernetes
@@ -127,4 +135,6 @@ def session(
 def wait_for(session: Session, sources: Sequence[str], timeout_s: float = SETTLE_S) -> None:
     """Wait until each source has reported its health, or the time is up."""
     wanted = set(sources)
+    if session.backend.ref.backend == "ssh":
+        timeout_s = max(timeout_s, SSH_SETTLE_S)
     session.wait(lambda store: wanted <= store.sources.keys() and store.pods_complete, timeout_s)

@@ -40,6 +40,7 @@ def common_flags() -> argparse.ArgumentParser:
     where.add_argument("--namespace", "-n", metavar="NAME", help="Kubernetes: the namespace")
     where.add_argument("--cluster", metavar="NAME", help="the cluster's name")
     where.add_argument("--address", metavar="URL", help="any Ray cluster: its dashboard's URL")
+    where.add_argument("--hosts", metavar="FILE", help="a cluster on the hosts of this TOML file")
     where.add_argument("--kubeconfig", metavar="FILE", help="in place of KUBECONFIG")
     where.add_argument(
         "--dashboard-url", metavar="URL", help="Kubernetes: the dashboard, not through the API"

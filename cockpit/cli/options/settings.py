@@ -19,6 +19,7 @@ from cockpit.model.decoding.boolean import boolean_variable
 VARIABLES = {
     "local": "COCKPIT_LOCAL",
     "address": "COCKPIT_ADDRESS",
+    "hosts": "COCKPIT_HOSTS",
     "context": "COCKPIT_CONTEXT",
     "namespace": "COCKPIT_NAMESPACE",
     "cluster": "COCKPIT_CLUSTER",

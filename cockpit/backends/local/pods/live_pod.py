@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 import secrets
-import signal
 import string
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cockpit.backends.local.files import tail
+from cockpit.backends.local.pods.pod_logs import last_line
 from cockpit.backends.local.pods.process import PodTrace, ProcessId, identify
 from cockpit.backends.local.spec import HEAD_GROUP
 from cockpit.backends.local.state import PodStatus
@@ -23,10 +22,6 @@ from cockpit.model.cluster import NodeType, Pod, PodPhase, Resources
 from cockpit.model.text import one_line
 
 _NAME_LETTERS = string.ascii_lowercase + string.digits
-_RECORD = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+\s+[A-Z]+ \S+ -- ")
-"""What `ray start` puts before each line."""
-_SUBPROCESS_ENDED = re.compile(r"\[exit code=")
-_EXCEPTION = re.compile(r"^\w*(Error|Exception): ")
 
 
 class LivePod(Struct):
@@ -103,23 +98,8 @@ class LivePod(Struct):
         self.session = 0
         self.enter(PodPhase.PENDING, reason=reason)
 
-    def how_it_ended(self, exit_code: int) -> str:
-        """`killed by SIGKILL`, or the exit code with the most informative line of the log."""
-        if exit_code < 0:
-            try:
-                return f"killed by {signal.Signals(-exit_code).name}"
-            except ValueError:
-                return f"killed by signal {-exit_code}"
-        return f"exited {exit_code}: {self.last_log_line() or 'its log is empty'}"
-
     def last_log_line(self) -> str:
-        """The most informative line of the log: the dead subprocess, the exception, or the last."""
-        lines = [_RECORD.sub("", one_line(line)) for line in tail(self.log, 400)]
-        lines = [line for line in lines if line]
-        for telling in (_SUBPROCESS_ENDED, _EXCEPTION):
-            if reported := [line for line in lines if telling.search(line)]:
-                return reported[-1]
-        return lines[-1] if lines else ""
+        return last_line(self.log)
 
 
 def pod_name(cluster: str, group: str) -> str:

@@ -1,24 +1,32 @@
-"""The output of a pod: its `ray start`, and the log files of its raylet."""
+"""The output of a pod: its `ray start`, and the log files of its raylet.
+
+Beyond the standard library it needs `clean` and `one_line` alone, as `process` does.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
+import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
-from cockpit.backends.local.files import ClusterFiles, RunFiles
-from cockpit.model.text import clean
+from cockpit.model.text import clean, one_line
 
 PERIOD_S = 0.2
 READ_BYTES = 1 << 20
 TAIL_BYTES = 4 << 20
+_RECORD = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+\s+[A-Z]+ \S+ -- ")
+"""What `ray start` puts before each line."""
+_SUBPROCESS_ENDED = re.compile(r"\[exit code=")
+_EXCEPTION = re.compile(r"^\w*(Error|Exception): ")
 
 
-def paths(files: ClusterFiles, run: RunFiles, pod: str) -> tuple[Path, ...]:
-    """The pod's log files, which may not exist yet."""
-    logs = run.pod(pod) / "session_latest" / "logs"
-    return files.pod_log(pod), logs / "raylet.out", logs / "raylet.err"
+def paths(log: Path, directory: Path) -> tuple[Path, ...]:
+    """The pod's log files, which may not exist yet: of its `ray start`, and in its directory."""
+    logs = directory / "session_latest" / "logs"
+    return log, logs / "raylet.out", logs / "raylet.err"
 
 
 async def read(
@@ -76,3 +84,36 @@ class _Followed:
             return []  # not there yet, or removed with its pod
         self._offset += len(whole) + len(newline)
         return whole.decode(errors="replace").split("\n") if newline else []
+
+
+def how_it_ended(exit_code: int, log: Path) -> str:
+    """`killed by SIGKILL`, or the exit code with the most informative line of the log."""
+    if exit_code < 0:
+        try:
+            return f"killed by {signal.Signals(-exit_code).name}"
+        except ValueError:
+            return f"killed by signal {-exit_code}"
+    return f"exited {exit_code}: {last_line(log) or 'its log is empty'}"
+
+
+def last_line(log: Path) -> str:
+    """The most informative line of the log: the dead subprocess, the exception, or the last."""
+    lines = [_RECORD.sub("", one_line(line)) for line in tail(log, 400)]
+    lines = [line for line in lines if line]
+    for telling in (_SUBPROCESS_ENDED, _EXCEPTION):
+        if reported := [line for line in lines if telling.search(line)]:
+            return reported[-1]
+    return lines[-1] if lines else ""
+
+
+def tail(path: Path, lines: int, limit_bytes: int = 64 * 1024) -> list[str]:
+    """The last lines of a file that may be large or missing; not cleaned."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - limit_bytes))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    whole = text.splitlines()
+    return whole[-lines:] if lines > 0 else []

@@ -13,6 +13,7 @@ from cockpit.backends.local.address import choose_address, port_is_free
 from cockpit.backends.local.files import ClusterFiles, RunFiles
 from cockpit.backends.local.notices import NoticeWriter
 from cockpit.backends.local.pods.live_pod import LivePod, gpus_here, new_pod, pod_name, take_gpus
+from cockpit.backends.local.pods.pod_logs import how_it_ended
 from cockpit.backends.local.pods.process import Found, PodTrace, end, find, kill
 from cockpit.backends.local.pods.ray_start import pod_environment, ray_start_argv
 from cockpit.backends.local.spec import GRACE_S, HEAD_GROUP, HEAD_RESOURCES, ClusterSpec
@@ -230,7 +231,7 @@ class Pods:
         if pod.child is not child:
             return  # restarted on purpose; another task watches the new one
         now = time.time()
-        reason = pod.how_it_ended(exit_code)
+        reason = how_it_ended(exit_code, pod.log)
         await self._end(pod)
         if pod.kill_at_s is not None:
             await self._forget(pod)

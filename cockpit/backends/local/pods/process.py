@@ -12,6 +12,8 @@ when
 
 A process with a readable environment and no marker is never killed, in any directory: a shell
 in the cluster's directory is the user's.
+
+Beyond the standard library it needs CockpitError alone: it is part of the `ssh` backend's agent.
 """
 
 from __future__ import annotations
@@ -21,8 +23,7 @@ import signal
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from cockpit.model.error import CockpitError
 
@@ -34,7 +35,7 @@ _EXEC_CHECKS = 5
 _EXEC_CHECK_S = 0.002
 
 
-class ProcessId(Struct, frozen=True):
+class ProcessId(NamedTuple):
     """A process, identified by its PID and start time in clock ticks since boot.
 
     The kernel reuses a PID, but not the same pair before the next boot, and after a reboot no
@@ -45,7 +46,7 @@ class ProcessId(Struct, frozen=True):
     start_ticks: int
 
 
-class Found(Struct, frozen=True):
+class Found(NamedTuple):
     """One living process of a cluster. `pod` is empty for the operator."""
 
     id: ProcessId
@@ -53,7 +54,7 @@ class Found(Struct, frozen=True):
     pod: str
 
 
-class PodTrace(Struct, frozen=True):
+class PodTrace(NamedTuple):
     """Identifies a pod's processes: its name, its directory, its session."""
 
     pod: str

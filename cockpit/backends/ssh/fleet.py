@@ -1,0 +1,99 @@
+"""The hosts of a cluster: a connection and an agent each, and their states as they change."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from contextlib import aclosing
+
+from cockpit.backends.private_folder import private_folder
+from cockpit.backends.ssh.calls import Agent
+from cockpit.backends.ssh.connection import Connection
+from cockpit.backends.ssh.description import Host, Hosts
+from cockpit.backends.ssh.state import HostState, host_state
+from cockpit.model.clock import server_time
+from cockpit.model.error import CockpitError
+from cockpit.sources.polling.backoff import Backoff
+from cockpit.sources.polling.pause import pause
+
+AT_ONCE = 16
+"""Connections that are being made at the same time: each costs a key exchange on this host."""
+
+
+class Fleet:
+    """Belongs to the event loop of its first call. End it with `aclose`."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self.hosts = hosts
+        self.states: dict[str, HostState] = {}
+        self.errors: dict[str, CockpitError] = {}
+        """Of hosts that cannot be reached now; their last states remain in `states`."""
+        self.lost_s: dict[str, float] = {}
+        """Since when."""
+        self.changed = asyncio.Event()
+        self._folder = private_folder()
+        self._agents: dict[str, Agent] = {}
+        self._locks = {host.name: asyncio.Lock() for host in hosts.hosts}
+        self._connecting = asyncio.Semaphore(AT_ONCE)
+        self._followers: list[asyncio.Task[None]] = []
+
+    async def agent(self, host: Host) -> Agent:
+        """The agent of the host, connected. Raises CockpitError."""
+        async with self._locks[host.name]:
+            agent = self._agents.get(host.name)
+            if agent is None or not agent.connection.is_open:
+                if agent is not None:
+                    await agent.connection.aclose()
+                number = self.hosts.hosts.index(host)
+                connection = Connection(host, self._folder, f"h{number}", self.hosts.ssh_config)
+                async with self._connecting:
+                    await connection.open()
+                agent = self._agents[host.name] = Agent(connection, self.hosts.cluster)
+            return agent
+
+    async def state(self, host: Host) -> HostState:
+        """The state of one host, asked once."""
+        agent = await self.agent(host)
+        return host_state(await agent.ask("status", {"follow": False}), host.name)
+
+    def follow(self) -> None:
+        """Keep `states` and `errors`, and set `changed` with each change, until it is closed."""
+        if not self._followers:
+            self._followers = [asyncio.create_task(self._follow(h)) for h in self.hosts.hosts]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every host has answered, or failed to."""
+        return len(self.states.keys() | self.errors.keys()) == len(self.hosts.hosts)
+
+    @property
+    def reachable(self) -> Sequence[Host]:
+        return [h for h in self.hosts.hosts if h.name in self.states and h.name not in self.errors]
+
+    async def aclose(self) -> None:
+        for task in self._followers:
+            task.cancel()
+        await asyncio.gather(*self._followers, return_exceptions=True)
+        self._followers = []
+        await asyncio.gather(*(agent.connection.aclose() for agent in self._agents.values()))
+        self._agents.clear()
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+    async def _follow(self, host: Host) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                agent = await self.agent(host)
+                async with aclosing(agent.states()) as states:
+                    async for raw in states:
+                        self.states[host.name] = host_state(raw, host.name)
+                        self.errors.pop(host.name, None)
+                        self.lost_s.pop(host.name, None)
+                        backoff.worked()
+                        self.changed.set()
+            except CockpitError as error:
+                self.errors[host.name] = error
+                self.lost_s.setdefault(host.name, server_time())
+                self.changed.set()
+            await pause(backoff.failed())

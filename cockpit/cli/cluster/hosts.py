@@ -1,0 +1,63 @@
+"""`cockpit up --on hosts FILE` and `cockpit down --on hosts FILE`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+
+from cockpit.actions import audit
+from cockpit.backends.ssh import description, lifecycle
+from cockpit.backends.ssh.description import Hosts
+from cockpit.cli.options import confirm
+from cockpit.cli.output.streams import log
+from cockpit.format import plural
+from cockpit.model.cluster import ClusterRef
+from cockpit.model.error import ExitCode, UsageError
+from cockpit.model.recovery import FAST
+
+
+def start(args: argparse.Namespace) -> int:
+    hosts = _described(args)
+    what = lifecycle.described(hosts)
+    confirm.refuse_read_only(args)
+    if args.dry_run:
+        log(f"Start cluster {hosts.cluster}: {what}.")
+        log("Dry run: nothing was changed.")
+        return int(ExitCode.DONE)
+    audit.require_writable()
+    asyncio.run(lifecycle.up(hosts, FAST.name, args.timeout, log))
+    audit.record("up", _ref(hosts), hosts.cluster, after=what)
+    log(f"Cluster {hosts.cluster} is up. Open it with: cockpit --hosts {hosts.path}")
+    return int(ExitCode.DONE)
+
+
+def stop(args: argparse.Namespace) -> int:
+    hosts = _described(args)
+    plan = [
+        f"Delete cluster {hosts.cluster} on {plural(len(hosts.hosts), 'host')}: its pods, every "
+        "run on them, and its files."
+    ]
+    if not confirm.confirmed(args, plan, _ref(hosts), destroys=True):
+        return confirm.not_confirmed(args)
+    audit.require_writable()
+    removed = asyncio.run(lifecycle.down(hosts))
+    audit.record("down", _ref(hosts), hosts.cluster, before=f"{removed.ended} processes")
+    log(
+        f"Deleted cluster {hosts.cluster}: {removed.ended} processes ended; on "
+        f"{plural(removed.hosts, 'host')} no process and no file of it is left."
+    )
+    return int(ExitCode.DONE)
+
+
+def _described(args: argparse.Namespace) -> Hosts:
+    file = args.file or args.where.hosts
+    if not file:
+        raise UsageError(
+            f"cockpit {args.verb} --on hosts needs a file that describes them.",
+            todo=f"For example: cockpit {args.verb} --on hosts hosts.toml",
+        )
+    return description.read(file)
+
+
+def _ref(hosts: Hosts) -> ClusterRef:
+    return ClusterRef("ssh", hosts.cluster, context=hosts.path)

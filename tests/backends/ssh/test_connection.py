@@ -1,0 +1,133 @@
+"""Connections to a real sshd."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from cockpit.backends.local.pods.process import identify, is_alive
+from cockpit.backends.ssh import connection as module
+from cockpit.backends.ssh.connection import Connection
+from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
+from tests.backends.ssh.conftest import host_of
+from tests.local_cluster import until
+from tests.sshd import Sshd, children
+
+
+async def test_command_gives_code_and_both_streams_and_takes_input(connection: Connection) -> None:
+    script = "import sys; print(sys.stdin.readline()); print('err', file=sys.stderr); sys.exit(3)"
+    result = await connection.run([sys.executable, "-c", script], data=b"it's $HOME\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (3, "it's $HOME\n\n", "err\n")
+
+
+async def test_a_remote_code_of_255_is_no_lost_connection(connection: Connection) -> None:
+    assert (await connection.run(["sh", "-c", "exit 255"])).exit_code == 255
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.iterdir())}
+
+
+async def test_control_socket_is_for_its_user_alone(connection: Connection, folder: Path) -> None:
+    assert modes(folder) == {folder.name: 0o700, "c": 0o600}
+
+
+async def test_forward_is_a_private_socket_to_a_port_of_the_host(
+    connection: Connection, sshd: Sshd
+) -> None:
+    path = await connection.forward("f", sshd.address, sshd.port)
+    reader, writer = await asyncio.open_unix_connection(path)
+    async with asyncio.timeout(60):
+        assert (await reader.readline()).startswith(b"SSH-2.0-")
+    writer.close()
+
+
+async def test_connection_ends_with_its_processes_and_socket(sshd: Sshd, folder: Path) -> None:
+    opened = Connection(host_of(sshd), folder, "e", str(sshd.config))
+    await opened.open()
+    assert opened._master is not None
+    process = identify(opened._master.pid)
+    await opened.aclose()
+    assert not is_alive(process)
+    assert list(modes(folder)) == [folder.name]
+
+
+async def test_lost_connection_is_reported_and_no_second_one_is_made(
+    sshd: Sshd, connection: Connection
+) -> None:
+    running = asyncio.create_task(connection.run(["sleep", "600"]))
+    assert sshd._process is not None
+    listener = sshd._process.pid
+    await until(lambda: len(children(listener)) >= 3)
+    sshd.cut()
+    async with asyncio.timeout(60):
+        with pytest.raises(UnreachableError, match="gpu-1 was lost"):
+            await running
+        with pytest.raises(UnreachableError, match="gpu-1 was lost"):
+            await connection.run(["true"])
+    assert not connection.is_open
+
+
+async def test_unknown_host_key_is_refused_with_the_command_to_compare_it(
+    sshd: Sshd, folder: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(f"UserKnownHostsFile {tmp_path}/none\nGlobalKnownHostsFile none\n")
+    with pytest.raises(NotAllowedError, match="gpu-1 is not known") as refused:
+        await Connection(host_of(sshd), folder, "c", str(config)).open()
+    assert f"ssh -p {sshd.port} {sshd.address}" in refused.value.todo
+    assert list(modes(folder)) == [folder.name]
+
+
+async def test_changed_host_key_is_refused_with_the_place_of_the_old_one(
+    sshd: Sshd, folder: Path
+) -> None:
+    known = sshd.config.parent / "known_hosts"
+    before = known.read_text()
+    sshd.stop()
+    sshd.new_host_key()
+    sshd.start()
+    try:
+        with pytest.raises(NotAllowedError, match="host key of gpu-1 has changed") as refused:
+            await Connection(host_of(sshd), folder, "c", str(sshd.config)).open()
+        assert f"{known}:1" in refused.value.why
+        assert "ssh-keygen -R" in refused.value.todo
+        assert len(str(refused.value).splitlines()) == 3
+        assert known.read_text() == before
+    finally:
+        known.unlink()
+        sshd.trust()
+
+
+async def test_refused_login_names_what_the_host_accepts(sshd: Sshd, folder: Path) -> None:
+    host = replace(host_of(sshd), user="nobody-here")
+    with pytest.raises(NotAllowedError, match="gpu-1 does not accept your login") as refused:
+        await Connection(host, folder, "c", str(sshd.config)).open()
+    assert "publickey" in refused.value.why
+    assert "ssh-add" in refused.value.todo
+
+
+async def test_closed_port_is_unreachable_with_ssh_s_reason(sshd: Sshd, folder: Path) -> None:
+    host = replace(host_of(sshd), port=1)
+    with pytest.raises(UnreachableError, match="gpu-1 cannot be reached") as refused:
+        await Connection(host, folder, "c", str(sshd.config)).open()
+    assert "Connection refused" in refused.value.why
+
+
+async def test_missing_ssh_is_named(
+    sshd: Sshd, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(folder))
+    with pytest.raises(CockpitError, match="no program ssh"):
+        await Connection(host_of(sshd), folder, "c", str(sshd.config)).open()
+
+
+async def test_output_is_bounded(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "OUTPUT_LIMIT_BYTES", 1000)
+    with pytest.raises(CockpitError, match="was ended"):
+        await connection.run(["yes"])

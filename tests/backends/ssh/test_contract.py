@@ -1,0 +1,123 @@
+"""The backend `ssh` on three hosts: a head, a worker and a spare, with a stand-in for Ray.
+
+test_real_ray runs the contract, and what depends on Ray, with real Ray.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import aclosing
+
+import pytest
+
+from cockpit.backends.protocol import Backend
+from cockpit.backends.ssh import lifecycle
+from cockpit.backends.ssh.backend import SshBackend
+from cockpit.backends.ssh.watch import NO_OPERATOR
+from cockpit.model.cluster import ClusterHealth
+from cockpit.model.error import CockpitError
+from cockpit.model.event import ClusterSeen, KubernetesNodesListed, PodsListed, SourceHealth
+from cockpit.model.scale import ScaleRequest
+from tests.backends.contract import BackendContract, one_ready_worker, seen, workers
+from tests.backends.ssh.conftest import Cluster
+from tests.ssh_cluster import running_hosts
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with running_hosts(real=False) as running:
+        yield running
+
+
+class TestSshBackend(BackendContract):
+    """The contract of all backends."""
+
+
+async def health(backend: Backend, wanted: ClusterHealth) -> ClusterSeen:
+    return await seen(backend, ClusterSeen, lambda event: event.health is wanted)
+
+
+async def test_hosts_are_listed_with_their_processors(backend: SshBackend) -> None:
+    listed = await seen(backend, KubernetesNodesListed)
+    assert [(node.name, node.ready) for node in listed.nodes] == [
+        (f"host-{number}", True) for number in range(3)
+    ]
+    assert all(node.cpus == os.cpu_count() for node in listed.nodes)
+
+
+async def test_scale_uses_the_spare_and_removes_the_named_pod_first(backend: SshBackend) -> None:
+    (old,) = await workers(backend)
+    await backend.scale(ScaleRequest("gpu", 2))
+    await seen(backend, PodsListed, lambda listed: sum(p.ready for p in listed.pods) == 3)
+    scaled = await backend.scale(ScaleRequest("gpu", 1, remove=(old.name,)))
+    assert (scaled.before, scaled.after) == (2, 1)
+    listed = await seen(
+        backend, PodsListed, lambda listed: old.name not in {pod.name for pod in listed.pods}
+    )
+    assert one_ready_worker(listed)
+
+
+async def test_host_that_cannot_be_reached_is_reported_and_its_return_too(
+    backend: SshBackend, cluster: Cluster
+) -> None:
+    (worker,) = await workers(backend)
+    sshd = next(one for one in cluster[1] if one.address == worker.ip)
+    sshd.stop()
+    try:
+        state = await health(backend, ClusterHealth.DEGRADED)
+        assert worker.host in state.message
+        (pod,) = await workers(backend)
+        assert (pod.uid, pod.ready) == (worker.uid, True)
+    finally:
+        sshd.start()
+    await health(backend, ClusterHealth.READY)
+
+
+async def test_cut_connection_to_the_head_is_restored_and_the_run_is_not_touched(
+    backend: SshBackend, cluster: Cluster
+) -> None:
+    (worker,) = await workers(backend)
+    lost = False
+    async with asyncio.timeout(120), aclosing(backend.watch()) as events:
+        async for event in events:
+            if isinstance(event, SourceHealth):
+                if event.ok and lost:
+                    break
+                if event.ok:
+                    cluster[1][0].cut()
+                lost = lost or not event.ok
+    await seen(backend, PodsListed, one_ready_worker)
+    assert [pod.uid for pod in await workers(backend)] == [worker.uid]
+
+
+async def test_operator_that_ended_is_reported_and_up_starts_another(
+    backend: SshBackend, cluster: Cluster
+) -> None:
+    hosts, _ = cluster
+    await health(backend, ClusterHealth.READY)  # the operator of the test before is connected again
+    with pytest.raises(CockpitError, match="already up"):
+        await lifecycle.up(hosts, "fast", 60.0, print)
+    (worker,) = await workers(backend)
+    file = lifecycle.operator_log(hosts).with_suffix(".pid")
+    os.kill(int(file.read_text().split()[0]), signal.SIGKILL)
+    state = await health(backend, ClusterHealth.DEGRADED)
+    assert state.message == NO_OPERATOR
+    assert not (await backend.capabilities())["scale"].allowed
+    await lifecycle.up(hosts, "fast", 120.0, print)
+    assert [pod.uid for pod in await workers(backend)] == [worker.uid]
+
+
+async def test_killed_head_is_started_again_and_its_workers_too(backend: SshBackend) -> None:
+    (worker,) = await workers(backend)
+    listed = await seen(backend, PodsListed)
+    (head,) = (pod for pod in listed.pods if pod.node_type == "head" and pod.ended_s is None)
+    await backend.delete_pod(head.name, uid=head.uid, grace_s=0)
+    await seen(backend, ClusterSeen, lambda event: event.health is not ClusterHealth.READY)
+    await health(backend, ClusterHealth.READY)
+    (again,) = await workers(backend)
+    assert again.uid != worker.uid

@@ -1,0 +1,103 @@
+"""What the operator decides, from the states of the hosts alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from cockpit.backends.local.spec import GroupSpec
+from cockpit.backends.ssh.description import Host, parse
+from cockpit.backends.ssh.operator import LOST_AFTER_S, End, Start, plan
+from cockpit.backends.ssh.state import ClusterRecord, HostState, PodState
+from cockpit.model.cluster import NodeType, Pod, PodPhase
+
+HOSTS = parse(
+    '[[host]]\nname = "head"\naddress = "10.0.0.1"\nhead = true\n'
+    + "".join(
+        f'[[host]]\nname = "{name}"\naddress = "10.0.0.{number}"\n'
+        for number, name in enumerate(("a", "b", "c"), start=2)
+    ),
+    Path("/hosts.toml"),
+)
+HEAD, A, B, C = HOSTS.hosts
+NOW = 1000.0
+NOBODY = HostState()
+
+
+def wanted(replicas: int) -> ClusterRecord:
+    return ClusterRecord("c", "u", 0.0, (GroupSpec("workers", replicas, 0, 3),), "fast")
+
+
+def pod(host: Host, *, head: str = "h", created_s: float = 0.0) -> PodState:
+    name = f"{host.name}-aaaaa"
+    uid = head if host is HEAD else name
+    shown = Pod(
+        name, host.group, NodeType.WORKER, PodPhase.PENDING, False, created_s=created_s, uid=uid
+    )
+    return PodState(shown, head, False, True, 1.0, False, None, "")
+
+
+def running(*pods: PodState) -> dict[str, HostState]:
+    states = {host.name: NOBODY for host in HOSTS.hosts}
+    for each in pods:
+        states[each.pod.name.partition("-")[0]] = HostState(pods=(each,))
+    return states
+
+
+def over(host: Host, ended_s: float) -> PodState:
+    return replace(pod(host), over=True, ended_s=ended_s)
+
+
+def decided(
+    cluster: ClusterRecord,
+    states: dict[str, HostState],
+    lost: dict[str, float] | None = None,
+    waits_s: dict[str, float] | None = None,
+) -> list[Start | End]:
+    return plan(HOSTS, cluster, states, lost or {}, waits_s or {}, NOW)
+
+
+def test_head_is_started_alone_and_first() -> None:
+    assert decided(wanted(2), running()) == [Start(HEAD, "")]
+
+
+def test_missing_workers_are_started_on_the_hosts_used_least_recently() -> None:
+    states = running(pod(HEAD), over(A, 900.0), over(B, 800.0))
+    assert decided(wanted(2), states) == [Start(C, "h"), Start(B, "h")]
+
+
+def test_nothing_is_done_when_all_is_as_wanted() -> None:
+    assert decided(wanted(2), running(pod(HEAD), pod(A), pod(B))) == []
+
+
+def test_host_whose_pods_fail_waits() -> None:
+    states = running(pod(HEAD), pod(A), pod(B))
+    assert decided(wanted(3), states, waits_s={"c": NOW + 1}) == []
+    assert decided(wanted(3), states, waits_s={"c": NOW}) == [Start(C, "h")]
+
+
+def test_newest_pod_is_ended_when_there_are_too_many() -> None:
+    newest = pod(B, created_s=5.0)
+    states = running(pod(HEAD), pod(A), newest, pod(C))
+    assert decided(wanted(2), states) == [End(B, newest, 30.0)]
+
+
+def test_terminating_pod_counts_first_when_there_are_too_many() -> None:
+    going = replace(pod(A), terminating=True)
+    assert decided(wanted(1), running(pod(HEAD), going, pod(B, created_s=5.0))) == []
+
+
+def test_workers_of_an_earlier_head_are_ended() -> None:
+    old = pod(A, head="before")
+    assert decided(wanted(1), running(pod(HEAD), old)) == [End(A, old, 0.0)]
+
+
+def test_lost_host_keeps_its_place_for_a_while_and_then_a_spare_takes_it() -> None:
+    states = running(pod(HEAD), pod(A))
+    assert decided(wanted(1), states, {"a": NOW - LOST_AFTER_S + 1}) == []
+    assert decided(wanted(1), states, {"a": NOW - LOST_AFTER_S}) == [Start(B, "h")]
+
+
+def test_nothing_is_decided_while_the_head_s_host_is_lost() -> None:
+    assert decided(wanted(3), running(pod(HEAD)), {"head": NOW}) == []
