@@ -46,6 +46,8 @@ class HangView(Struct):
     at_s: float | None = None
     past: dict[int, HangView] = field(default_factory=dict)
     """By attempt: what its ranks had sent last, of earlier attempts that made no progress."""
+    judged: object = None
+    """The verdict on these dumps, from `cockpit.insight.hang.verdict`, until they change."""
 
     def of(self, attempt: int) -> HangView | None:
         """The dumps of that attempt; None without any."""
@@ -57,7 +59,7 @@ class HangView(Struct):
             return
         if event.attempt > self.attempt:
             self.begin(event.attempt)
-        self.at_s, self.silent = event.at_s, event.silent
+        self.at_s, self.silent, self.judged = event.at_s, event.silent, None
         for dump in event.dumps:
             if dump.number > 0:
                 bounded = _within(dump, len(event.stacks), len(event.groups))
@@ -72,7 +74,7 @@ class HangView(Struct):
             self.past[self.attempt] = HangView(self.attempt, self.dumps, self.silent, self.at_s)
             for old in sorted(self.past)[:-PAST]:
                 del self.past[old]
-        self.attempt, self.dumps, self.silent = attempt, {}, ()
+        self.attempt, self.dumps, self.silent, self.judged = attempt, {}, (), None
 
     def progressed(self, samples: Iterable[RankSample]) -> None:
         """Add samples. They may be older than the previous dump: both use the same clock."""
@@ -80,6 +82,7 @@ class HangView(Struct):
             last = self.dumps.get(sample.rank)
             if last is not None and sample.at_s > last.dump.at_s:
                 del self.dumps[sample.rank]
+                self.judged = None
 
 
 def _within(dump: Dump, stacks: int, groups: int) -> Dump:

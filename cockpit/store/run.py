@@ -33,7 +33,7 @@ RUN_POINTS = 14_400
 REPORT_POINTS = 2_000
 STATES_KEPT = 500
 PHASES_KEPT = 2_000
-CHECKPOINTS_KEPT = 2_000
+CHECKPOINTS_KEPT = 1_000
 _NONE: dict[str, float] = {}
 
 THINNED_CURVES = ("loss", "step_time_s", "samples_per_s")
@@ -110,8 +110,10 @@ class RunView(Struct):
     checkpoint: Checkpoint | None = None
     checkpoint_s: float | None = None
     checkpoints: list[tuple[float, Checkpoint]] = field(default_factory=list)
-    """Each checkpoint, and when it was accepted. Without metrics, half of its memory: `reported`
+    """The newest ones, and when each was accepted. Without metrics, half of its memory: `reported`
     has them."""
+    checkpoint_count: int = 0
+    """Of all that were accepted."""
     samples_seen: int = 0
     """Rank samples received: one a rank and tick."""
     curves: Curves = field(default_factory=lambda: Curves(RUN_POINTS))
@@ -283,6 +285,7 @@ class RunView(Struct):
         if event.checkpoint is not None:
             self.checkpoint, self.checkpoint_s = event.checkpoint, at_s
             self.checkpoints.append((at_s, replace(event.checkpoint, metrics=_NONE)))
+            self.checkpoint_count += 1
             del self.checkpoints[:-CHECKPOINTS_KEPT]
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from cockpit.model.cluster import NodeType, Pod
+from cockpit.model.run import Job, RunState
 from cockpit.store.run import RankView, RunView
 from cockpit.store.store import Store
 
@@ -22,6 +23,15 @@ def current_run(store: Store) -> RunView | None:
     going = [run for run in runs if not run.state.is_over]
     found = [run for run in going if run.attempts] or going or runs
     return found[-1] if found else None
+
+
+def retried_job(store: Store, run: RunView) -> Job | None:
+    """The RayJob of a run that has failed, while KubeRay tries it again, or decides whether to."""
+    uid = store.rayjobs.get(run.submission_id)
+    if not uid or not run.state.is_over or run.state is RunState.FINISHED:
+        return None
+    of_run = (job for job in store.jobs_by_source.get("backend", ()) if job.rayjob_uid == uid)
+    return next((job for job in of_run if job.retries and not job.status.is_over), None)
 
 
 def going_run(store: Store) -> RunView | None:

@@ -19,9 +19,12 @@ class Series:
     points are downsampled: each is the mean of a group of neighbours, and the group size doubles
     when this part is full. So a series of a week fits, from its first point on. The mean of a group
     with a NaN is NaN.
+
+    Series that get their points at the same times may share the array of times (`share_with`). Each
+    appends a time that the array does not have yet, so the array may be longer than `_values`.
     """
 
-    __slots__ = ("_capacity", "_merged", "_past", "_shared", "_stride", "_times", "_values")
+    __slots__ = ("_capacity", "_merged", "_past", "_stride", "_times", "_values")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = max(8, capacity)
@@ -33,17 +36,20 @@ class Series:
         """The number of original points in each downsampled point."""
         self._merged = 1
         """How many are in its newest one so far."""
-        self._shared = False
-        """Whether other series use the array of times too."""
 
     def append(self, at_s: float, value: float) -> None:
         """Times do not decrease: for an older time, see `_set_back`."""
-        if self._times and at_s < self._times[-1]:
+        size = len(self._values)
+        if 0 < size == len(self._times) - 1:  # a series that shares the times has appended one
+            last_s = self._times[size - 1]
+            if self._times[size] == max(at_s, last_s) and last_s - at_s <= CLOCK_JUMP_S:
+                self._values.append(value)
+                return
+        times = self.times
+        if times and at_s < times[-1]:
             at_s = self._set_back(at_s)
-        if len(self._times) >= self._capacity:
+        if size >= self._capacity:
             self._make_room()
-        if self._shared:
-            self._times, self._shared = self._times[:], False
         self._times.append(at_s)
         self._values.append(value)
 
@@ -51,7 +57,7 @@ class Series:
         """Insert points before the first one. Points that are not older are skipped."""
         first = self._times[0] if self._times else math.inf
         older = [(at_s, value) for at_s, value in points if at_s < first]
-        self._times = array("d", (at_s for at_s, _ in older)) + self._times
+        self._times = array("d", (at_s for at_s, _ in older)) + self.times
         self._values = array("d", (value for _, value in older)) + self._values
         if self._past == 0:
             self._merged = self._stride
@@ -64,20 +70,24 @@ class Series:
 
         Many curves have the same times: shared, they take half of their memory.
         """
-        other = known.setdefault(self._times.tobytes(), self)
-        if other is not self:
+        self._times = known.setdefault(self.times.tobytes(), self)._times
+
+    def share_with(self, other: Series) -> None:
+        """Use the array of times of another series if it has the same times."""
+        if len(self) == len(other) and self.times == other.times:
             self._times = other._times
-            self._shared = other._shared = True
 
     def __len__(self) -> int:
-        return len(self._times)
+        return len(self._values)
 
     def __iter__(self) -> Iterator[tuple[float, float]]:
-        return zip(self._times, self._values, strict=True)
+        return zip(self.times, self._values, strict=True)
 
     @property
     def times(self) -> array[float]:
         """Read only: the array is the buffer itself, not a copy."""
+        if len(self._times) > len(self._values):  # another series has grown, and this one has not
+            self._times = self._times[: len(self._values)]
         return self._times
 
     @property
@@ -95,7 +105,7 @@ class Series:
             self._capacity,
             self._times,
             self._values,
-            len(self._times),
+            len(self._values),
             self._past,
             self._stride,
             self._merged,
@@ -174,13 +184,18 @@ class Bookmark(NamedTuple):
 
 
 class Curves:
-    """Series by name, each with the same capacity and created with its first point."""
+    """Series by name, each with the same capacity and created with its first point.
 
-    __slots__ = ("_capacity", "_series")
+    Those that are appended to one after another at the same times share the array of times.
+    """
+
+    __slots__ = ("_capacity", "_newest", "_series")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._series: dict[str, Series] = {}
+        self._newest: Series | None = None
+        """The one that was appended to last."""
 
     def __getitem__(self, name: str) -> Series:
         """Return the series, or an empty one that must not be modified."""
@@ -193,7 +208,12 @@ class Curves:
         return iter(self._series)
 
     def append(self, name: str, at_s: float, value: float) -> None:
-        self.open(name).append(at_s, value)
+        series, other = self.open(name), self._newest
+        before = len(series)
+        series.append(at_s, value)
+        if other is not None and (before == 0 or len(series) <= before):  # new or downsampled
+            series.share_with(other)
+        self._newest = series
 
     def share_times(self, known: dict[bytes, Series]) -> None:
         """`Series.share_times` of all."""

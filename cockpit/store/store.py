@@ -51,11 +51,14 @@ from cockpit.model.event import (
     RankSampled,
     RanksDumped,
     RunSeen,
+    ServeListed,
+    ServeMeasured,
     SourceHealth,
     TrackedRunsListed,
     TrialsListed,
 )
 from cockpit.model.run import Job, JobStatus, RunState, Trial
+from cockpit.model.serve import Deployment, ServeLoad
 from cockpit.model.text import one_line
 from cockpit.model.tracking import GpuActivity, TrackedRun
 from cockpit.store.drill import DrillView
@@ -150,6 +153,8 @@ class Store(Struct):
     """All clusters by context, where several are watched at once."""
     jobs: dict[str, Job] = field(default_factory=dict)
     jobs_by_source: dict[str, tuple[Job, ...]] = field(default_factory=dict)
+    rayjobs: dict[str, str] = field(default_factory=dict)
+    """By submission id, also those of earlier tries: the UID of the RayJob."""
     runs: dict[str, RunView] = field(default_factory=dict)
     ended_runs: dict[str, None] = field(default_factory=dict)
     """Drills that ended with a complete record, in the order of their ends."""
@@ -157,6 +162,10 @@ class Store(Struct):
     tracked: dict[str, TrackedRun] = field(default_factory=dict)
     """MLflow's runs, by their id there."""
     gpu_activity: tuple[GpuActivity, ...] = ()
+    deployments: dict[str, Deployment] = field(default_factory=dict)
+    """Those of Ray Serve, by `Deployment.key`."""
+    serve_loads: dict[str, ServeLoad] = field(default_factory=dict)
+    """By the same key."""
     alerts: dict[str, AlertView] = field(default_factory=dict)
     """Active alerts, by id."""
     alerts_past: deque[AlertView] = field(default_factory=lambda: deque(maxlen=ALERTS_KEPT))
@@ -251,6 +260,10 @@ class Store(Struct):
                 self._gpu_activity(event)
             case TrackedRunsListed():
                 self.tracked = {run.id: run for run in event.runs}
+            case ServeListed():
+                self.deployments = {found.key: found for found in event.deployments}
+            case ServeMeasured():
+                self.serve_loads = {f"{load.app}/{load.deployment}": load for load in event.loads}
             case AlertRaised():
                 self.alerts.setdefault(event.alert.id, AlertView(event.alert)).alert = event.alert
             case AlertCleared():
@@ -297,6 +310,9 @@ class Store(Struct):
         """Take Ray's status of a job, and from the backend's list whether a RayJob submitted it."""
         self.jobs_by_source[event.source] = event.jobs
         rayjobs = {job.id: job for job in self.jobs_by_source.get("backend", ())}
+        known = self.rayjobs | {job.id: job.rayjob_uid for job in rayjobs.values()}
+        uids = {job.rayjob_uid for job in rayjobs.values()}
+        self.rayjobs = {job_id: uid for job_id, uid in known.items() if uid in uids}
         jobs: dict[str, Job] = {}
         for source, listed in self.jobs_by_source.items():
             if source != "backend":

@@ -59,7 +59,8 @@ def measured() -> Table:
     ]
     return Table(
         "Which ends get the right cause",
-        "Each of the first rows is a label, with the verdicts on its cases.",
+        "Each of the first rows is a label of the corpus, with the verdicts on its cases and their "
+        "number.",
         lines,
         began,
     )

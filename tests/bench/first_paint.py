@@ -28,8 +28,8 @@ def measure() -> Table:
     over = [a - b for a, b in zip(painting, importing, strict=True)]
     return Table(
         "First paint",
-        f"{PAIRS} consecutive pairs, median (quartiles): `cockpit` on a pseudo-terminal "
-        f"of 200×50 from its start until the header (“{HEADER}”) arrives.",
+        f"{PAIRS} consecutive pairs, median (quartiles): the time from the start of `cockpit` on a "
+        f"pseudo-terminal of 200×50 until the terminal receives the header (“{HEADER}”).",
         [
             Line("`python -c 'import textual.app'`", spread(importing, "s")),
             Line(

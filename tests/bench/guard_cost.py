@@ -44,10 +44,10 @@ def tabled(found: Sequence[Hang], began: str) -> Table:
             lines += _lines(f"{text}, profile {profile}", of, is_promised)
     return Table(
         "What a hang costs with a guard",
-        "A run of 2 ranks with gloo on local pods, a step every 0.1 s and a checkpoint every "
-        "second. `cockpit guard --action restart` follows it. Median (minimum–maximum), in seconds "
-        "after the hang began; detected: the guard decided, which follows the verdict by at most "
-        "1 s.",
+        "A run of 2 ranks with gloo on a local cluster, with a step every 0.1 s and a checkpoint "
+        "every second, watched by `cockpit guard --action restart`. Median (minimum–maximum), in "
+        "seconds since the hang began; `detected` is the decision of the guard, at most 1 s after "
+        "the verdict.",
         lines,
         began,
     )

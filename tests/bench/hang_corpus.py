@@ -39,10 +39,10 @@ def measured() -> Table:
     ]
     return Table(
         "Which hangs are explained",
-        "Real processes with gloo, 2 to 4 ranks each: of each scenario, how many had the verdict "
-        "with the right kind and ranks, the kinds of the verdicts, and the time. The watchdog runs "
-        f"{SPEED:g} times as fast as usual; times are from the last progress to the verdict, at "
-        "the usual speed.",
+        "Each scenario is a run of 2 to 4 real processes with gloo. A row has the number of runs "
+        "whose verdict has the right kind and ranks, the kinds of the verdicts, and the time from "
+        f"the last progress to the verdict. The watchdog runs {SPEED:g} times as fast as usual, "
+        "and the times are multiplied by this factor.",
         lines,
         began,
     )

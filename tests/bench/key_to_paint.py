@@ -119,8 +119,9 @@ def measure() -> Table:
         ]
     return Table(
         "Key to paint",
-        f"{KEYS} presses of `j` in the Pods view of a simulated RayCluster in a pseudo-terminal of "
-        f"200×50, while {CHANGES_PER_S} pods change a second: until the next pod's name arrives.",
+        f"{KEYS} presses of `j` in the Pods view of a simulated RayCluster, in a pseudo-terminal "
+        f"of 200×50, while {CHANGES_PER_S} pods change each second: the time until the terminal "
+        "receives the name of the next pod.",
         lines,
         began,
     )

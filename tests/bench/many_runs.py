@@ -268,10 +268,9 @@ def measure() -> Table:
     ]
     return Table(
         "Many runs",
-        f"{RUNS} runs that were over before cockpit was attached, read at once; then a sweep of "
-        f"{TRIALS:,} trials, each a run of one rank for {TRIAL_S} to {TRIAL_S + 10} s, "
-        f"{AT_A_TIME} at a time, in a session with its recorder and its alerts; each in a process "
-        "of its own.",
+        f"In one process, cockpit reads {RUNS} runs that ended before it was started. In another, "
+        f"it follows a search of {TRIALS:,} trials with its recorder and its alerts; a trial is a "
+        f"run of one rank for {TRIAL_S} to {TRIAL_S + 10} s, and {AT_A_TIME} run at a time.",
         lines,
         began,
     )

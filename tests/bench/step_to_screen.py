@@ -66,11 +66,10 @@ def measure() -> Table:
     p95 = percentile(latencies, 95)
     return Table(
         "From a step to the screen",
-        f"A head, 2 workers and `training.jobs.checkpointed` on them; `cockpit` on a "
-        f"pseudo-terminal of 200×50 with the Ranks view, {WATCH_S:g} s, {len(latencies):,} steps "
-        "of 2 ranks: from the end of a step in its worker to the first bytes for the terminal "
-        "that hold its number or a later one of that rank. The parts of that time: median, 95 % "
-        "and maximum of each, by record.",
+        "The job `checkpointed` with 2 ranks, and `cockpit` on a pseudo-terminal of 200×50 with "
+        f"the Ranks view, for {WATCH_S:g} s and {len(latencies):,} steps: the time from the end of "
+        "a step in its worker until the terminal receives its number, or a later one of that rank. "
+        "The last rows are the parts of this time: median, 95th percentile and maximum.",
         [
             Line("median", f"{percentile(latencies, 50):.2f} s"),
             Line("95 %", f"{p95:.2f} s", f"≤ {LATENCY_S} s", p95 <= LATENCY_S),

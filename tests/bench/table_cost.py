@@ -85,8 +85,8 @@ def measure() -> Table:
     Bench(driver_class=Counter).run(size=(200, 50), mouse=False, auto_pilot=pilot)
     return Table(
         "A live table",
-        f"{ROWS:,} rows of {COLUMNS} columns at {HERTZ} Hz on a terminal of 200×50, all rows "
-        "built again each tick, two cells change in each changed row; only the widget in an app.",
+        f"A table of {ROWS:,} rows and {COLUMNS} columns, alone in an app on a terminal of 200×50. "
+        f"All rows are computed {HERTZ} times a second; in a changed row, two cells change.",
         lines,
         began,
     )

@@ -250,12 +250,11 @@ def measure() -> Table:
     began = load()
     return Table(
         "What telemetry costs a step",
-        f"CPU time of the training thread after a step, over {ROUNDS:,} rounds of all kinds and "
-        "minus an empty call's: median (quartiles); the target for the share of a step refers to "
-        "it. Then one call in a tight loop, to which the target of 20 µs refers. Then the real job "
-        "with 2 ranks on a local cluster, with and without telemetry in alternate epochs of the "
-        "same run, without checkpoints; its target refers to the CPU time of the whole process, "
-        "which a busy machine affects less than the wall time.",
+        f"CPU time of the training thread, over {ROUNDS:,} rounds, minus that of an empty call: "
+        "median (quartiles). First the calls after a training step, then the same calls in a loop "
+        "without training, then a job with 2 ranks on a local cluster, whose epochs alternate "
+        "between with and without telemetry. The target of the job refers to the CPU time of the "
+        "process, because other programs affect it less than the wall time.",
         [*measure_loop(), *measure_job()],
         began,
     )
@@ -292,8 +291,8 @@ def measure_loop() -> list[Line]:
         hot_line("`step()` and six sections", hot["both"], is_one_call=False),
         *cuda_line(),
         Line(
-            "memory after 20,000 steps that are not collected",
-            f"{grew.left_bytes} bytes, {grew.unread_bytes / 1e3:.0f} kB before it is added up",
+            "memory after 20,000 steps that no thread has evaluated",
+            f"{grew.left_bytes} bytes, {grew.unread_bytes / 1e3:.0f} kB before the evaluation",
             f"≤ {GROWTH_TARGET_BYTES} bytes",
             grew.left_bytes <= GROWTH_TARGET_BYTES,
         ),

@@ -203,9 +203,10 @@ def measure() -> Table:
     most = max(overview, ranks, charts)
     return Table(
         f"A week of {RANKS:,} ranks",
-        f"{WEEK_S // TICK_S:,} ticks of a large world ({DETAIL} ranks in full, spreads over all), "
-        f"an attempt every {ATTEMPT_S // 3600} h, a checkpoint every {CHECKPOINT_S // 60} min and "
-        "a log; then 1 Hz, on a pseudo-terminal of 200×50.",
+        f"A week of telemetry, read at once: a line every {TICK_S} s ({DETAIL} ranks in full, "
+        f"statistics over all), an attempt every {ATTEMPT_S // 3600} h, a checkpoint every "
+        f"{CHECKPOINT_S // 60} min, and a log. Then a line every second, on a pseudo-terminal of "
+        "200×50.",
         [
             promise("resident memory, maximum of three views", most, "MB", 200, True),
             Line(

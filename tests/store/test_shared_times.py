@@ -1,12 +1,15 @@
-"""Curves of a run that is over share their times, and do not notice it."""
+"""Curves with the same times share the array of them, and do not notice it."""
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
+
+import pytest
 
 from cockpit.model.event import RankSampled, RunSeen
 from cockpit.model.run import RankSample, RunState
-from cockpit.store.series import Series
+from cockpit.store.series import Curves, Series
 from cockpit.store.store import Store
 
 
@@ -65,9 +68,37 @@ def test_the_curves_of_a_run_share_their_times_when_it_ends() -> None:
             step_time_s=0.5,
         )
         store.apply(RankSampled(at_s=float(n), source="t", run_id="r", samples=(sample,)))
-    of_rank = store.runs["r"].ranks[0].curves
-    assert of_rank["loss"].times is not of_rank["step_time_s"].times
+    of_rank, of_run = store.runs["r"].ranks[0].curves, store.runs["r"].curves
+    assert of_rank["loss"].times is of_rank["step_time_s"].times
+    assert of_rank["loss"].times is not of_run["loss"].times
     before = list(of_rank["loss"])
     store.apply(seen(RunState.FINISHED, 20.0))
-    assert of_rank["loss"].times is of_rank["step_time_s"].times
+    assert of_rank["loss"].times is of_run["loss"].times
     assert list(of_rank["loss"]) == before
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_curves_that_share_their_times_are_as_those_that_do_not(seed: int) -> None:
+    chance = random.Random(seed)
+    curves, alone = Curves(40), {name: Series(40) for name in "abcd"}
+    at_s = 0.0
+    for _ in range(400):
+        at_s += chance.choice((1.0, 1.0, 1.0, 0.0, -1.5, 300.0, -200.0))
+        for name, one in alone.items():
+            if chance.random() < 0.97:
+                late_s = chance.choice((0.0,) * 30 + (0.5,))
+                curves.append(name, at_s - late_s, chance.random())
+                one.append(at_s - late_s, curves[name].values[-1])
+            if chance.random() < 0.05:
+                assert list(curves[name]) == list(one)
+        if chance.random() < 0.02:
+            curves = Curves.at(curves.bookmarks())
+    assert {name: list(curves[name]) for name in alone} == {n: list(s) for n, s in alone.items()}
+
+
+def test_curves_of_the_same_times_have_one_array_also_when_they_are_full() -> None:
+    curves = Curves(64)
+    for at_s in range(1_000):
+        for name in ("loss", "step_time_s", "samples_per_s"):
+            curves.append(name, float(at_s), 1.0)
+    assert len({id(curves[name].times) for name in curves}) == 1

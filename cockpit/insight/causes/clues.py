@@ -180,7 +180,6 @@ def of_lines(
     at_s: float | None,
     *,
     ranks: tuple[int, ...] = (),
-    node: str = "",
     subject: str = "",
 ) -> Iterator[Clue]:
     """Of a log: lines from its last chain of tracebacks on count more than those before."""
@@ -193,7 +192,7 @@ def of_lines(
             of_snippet = (int(snippet[1]),)
         bonus = 0 if begin is None else EARLIER if number < begin else TRACEBACK
         found = clue_of(
-            line, quoted_from, at_s, ranks=of_snippet or ranks, node=node, bonus=bonus,
+            line, quoted_from, at_s, ranks=of_snippet or ranks, bonus=bonus,
             subject=subject,
         )  # fmt: skip
         if found is not None:

@@ -7,6 +7,8 @@ import shlex
 from cockpit.insight.hang.types import Kind, Verdict
 from cockpit.model.text import one_line
 
+_CORDON = "If it hangs again on this node: cockpit cordon NODE"
+
 
 def actions(found: Verdict) -> list[str]:
     """Return the recommended actions, the first one first, each without its period."""
@@ -29,8 +31,11 @@ def actions(found: Verdict) -> list[str]:
                 "Use less memory, or ranks with more: cockpit nodes shows what its node has in use"
             )
             return [_restart(found), less]
-        case Kind.GPU | Kind.FROZEN:
-            return [_restart(found), "If it hangs again on this node: cockpit cordon NODE"]
+        case Kind.GPU:
+            return [_restart(found), _CORDON]
+        case Kind.FROZEN:
+            stack = f"See its stack before that, with py-spy: cockpit stack {found.ranks[0]}"
+            return [_restart(found), stack, _CORDON]
     again = f"If it hangs at the same place again, stop the job: cockpit stop {job}"
     return [_restart(found), again]
 

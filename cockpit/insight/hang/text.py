@@ -99,7 +99,7 @@ def _stack_group(group: StackGroup) -> list[str]:
 def _group(of: GroupState) -> list[str]:
     """Ranks by sequence number, those that lag first."""
     lines = []
-    for seq, ranks in of.last_called.items():
+    for seq, ranks in of.called.items():
         shape = f" ({of.shape})" if of.shape else ""
         waiting = (
             f" {of.op}{shape}, waiting for {format.in_seconds(of.age_s, 0)}"

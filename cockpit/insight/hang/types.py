@@ -59,6 +59,15 @@ class GroupState(Struct, frozen=True):
     last_called: dict[int, tuple[int, ...]] = {}
     """By sequence number of the newest collective that they called, the lowest first: the ranks."""
 
+    @property
+    def called(self) -> dict[int, tuple[int, ...]]:
+        """`last_called`, with all ranks that wait at the collective that they wait in.
+
+        DDP calls the collectives of later buckets before the first one is done.
+        """
+        waiting = {*self.waiting, *self.last_called.get(self.seq, ())}
+        return dict(sorted((self.last_called | {self.seq: tuple(sorted(waiting))}).items()))
+
 
 class Verdict(Struct, frozen=True):
     kind: Kind

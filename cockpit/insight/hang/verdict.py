@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cockpit import format
@@ -35,6 +36,7 @@ from cockpit.insight.hang.types import Confidence, Kind, StackGroup, Verdict
 from cockpit.insight.hang.waits import Mismatch, Wait, cycle, waits
 from cockpit.insight.metrics.progress import is_going
 from cockpit.insight.metrics.robust_statistics import median
+from cockpit.model.run import Placement
 from cockpit.store.hang import HangView, RankDump
 from cockpit.store.run import AttemptView, RunView
 from training.telemetry.wire import BUSY_CPU_PERCENT, BUSY_IO_BYTES_PER_S
@@ -55,13 +57,13 @@ def verdict(run: RunView, now_s: float) -> Verdict | None:
     attempt = run.attempt
     if not view.dumps or not is_going(run) or attempt is None or attempt.number != view.attempt:
         return None
-    return _Case(run, view).verdict()
+    return _judged(run, view)
 
 
 def last_verdict(run: RunView, attempt: AttemptView) -> Verdict | None:
     """Return why the attempt made no progress when it ended; None where it did, or is not known."""
     view = run.hang.of(attempt.number)
-    return None if view is None else _Case(run, view).verdict()
+    return None if view is None else _judged(run, view)
 
 
 def _without_ranks(run: RunView, waited_s: float, now_s: float) -> Verdict | None:
@@ -78,11 +80,42 @@ def _without_ranks(run: RunView, waited_s: float, now_s: float) -> Verdict | Non
     return Verdict(Kind.RESOURCES, (), sentence, confidence, waited_s, bound_s, now_s)
 
 
+class _Known(Struct, frozen=True):
+    """What a verdict depends on besides the dumps."""
+
+    placements: tuple[Placement, ...]
+    xids: dict[int, int]
+    """By rank: the newest Xid error of its GPUs in this attempt."""
+    may_restart: bool
+    job: str
+
+
+class _Judged(Struct, frozen=True):
+    known: _Known
+    verdict: Verdict
+
+
+def _judged(run: RunView, view: HangView) -> Verdict:
+    """Return the verdict on the dumps, which is kept with them: each view asks at each redraw."""
+    attempt = run.attempts.get(view.attempt)
+    samples = [of.sample for of in run.ranks.values() if of.sample is not None]
+    known = _Known(
+        attempt.placements if attempt is not None else (),
+        {one.rank: one.gpu_xid for one in samples if one.gpu_xid and one.attempt == view.attempt},
+        run.max_failures != 0,
+        run.submission_id,
+    )
+    kept = view.judged
+    if not isinstance(kept, _Judged) or kept.known != known:
+        kept = view.judged = _Judged(known, _Case(known, view).verdict())
+    return kept.verdict
+
+
 class _Case:
     """The dumps of one hang."""
 
-    def __init__(self, run: RunView, view: HangView) -> None:
-        self._run, self._view = run, view
+    def __init__(self, known: _Known, view: HangView) -> None:
+        self._known, self._view = known, view
         self._dumps = view.dumps
         self._waits = waits(view)
         self._places = {rank: _place(dump) for rank, dump in self._dumps.items()}
@@ -159,13 +192,7 @@ class _Case:
 
     def _xids(self, ranks: Iterable[int]) -> dict[int, int]:
         """The Xid errors of their GPUs in this attempt, by rank."""
-        views = {rank: self._run.ranks.get(rank) for rank in ranks}
-        samples = {rank: view.sample for rank, view in views.items() if view is not None}
-        return {
-            rank: one.gpu_xid
-            for rank, one in samples.items()
-            if one and one.gpu_xid and one.attempt == self._view.attempt
-        }
+        return {rank: self._known.xids[rank] for rank in ranks if rank in self._known.xids}
 
     def _mismatch(self, found: Mismatch) -> Verdict:
         told = [f"{format.ranks(ranks)} called {what}" for what, ranks in found.called.items()]
@@ -265,8 +292,8 @@ class _Case:
             tuple(self._evidence(ranks)),
             group_states(self._waits),
             stack_groups(self._dumps, self._places, ranks),
-            self._run.max_failures != 0,
-            self._run.submission_id,
+            self._known.may_restart,
+            self._known.job,
         )
 
     def _confidence(self, causes: Collection[int], structural: bool) -> Confidence:
@@ -345,8 +372,7 @@ class _Case:
         return f"in `{function}` ({where}" + (f", `{inner}`" if inner else "")
 
     def _evidence(self, causes: Collection[int]) -> Iterable[str]:
-        attempt = self._run.attempts.get(self._view.attempt)
-        places = {of.rank: of for of in attempt.placements} if attempt is not None else {}
+        places = {of.rank: of for of in self._known.placements}
         for rank in sorted(causes)[:3]:
             placed, dump = places.get(rank), self._dumps.get(rank)
             if placed is not None or dump is not None:

@@ -20,7 +20,7 @@ from cockpit.format import duration, plural
 from cockpit.insight.metrics.checkpoint import usual_interval_s
 from cockpit.insight.metrics.goodput import CHECKPOINT, Goodput
 from cockpit.model.run import RunSummary
-from cockpit.store.run import CHECKPOINTS_KEPT, RunView
+from cockpit.store.run import RunView
 
 FEWEST_SAVES = 3
 NEAR = 2.0
@@ -72,11 +72,9 @@ def save_interval(
 
     `found`: of this run. `others`: recorded runs of the same job.
     """
-    usual_s, saves = usual_interval_s(run), len(run.checkpoints)
+    usual_s, saves = usual_interval_s(run), run.checkpoint_count
     if saves < FEWEST_SAVES or usual_s <= 0:
         return None
-    if saves == CHECKPOINTS_KEPT:  # there were more
-        saves = max(saves, round(found.wall_s / usual_s))
     size = len(run.ranks)
     alike = [it for it in others if it.world_size == size and it.started_s and it.ended_s]
     covered_s = found.wall_s + sum((it.ended_s or 0.0) - (it.started_s or 0.0) for it in alike)

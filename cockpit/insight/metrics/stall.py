@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import operator
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -48,22 +49,24 @@ class Stall(Struct, frozen=True):
     """The longest gap that the run's own pace explains, in seconds."""
 
 
-def stall(run: RunView, now_s: float, least_s: float = FLOOR_S) -> Stall | None:
+def stall(run: RunView, now_s: float) -> Stall | None:
     """Return the stall in progress at `now_s`; None without one, or when the pace is unknown.
 
-    The bound is at least `least_s`, and at least twice the longest gap that ended in progress, a
-    stall or not: such a gap may occur again.
+    The bound is at least twice the longest gap that ended in progress, a stall or not: such a gap
+    may occur again.
     """
     if (hang := _hang(run, now_s)) is not None:
         return hang
-    times = progress_s(run) if is_going(run) else []
-    if len(times) < _FEWEST or now_s - times[-1] <= max(least_s, FLOOR_S):
+    if not is_going(run) or now_s - max(map(_last, _progress(run))) <= FLOOR_S:
+        return None
+    times = progress_s(run)
+    if len(times) < _FEWEST:
         return None
     attempt = run.attempt
     if attempt is not None and attempt.started_s is not None and times[-1] < attempt.started_s:
         return None  # this attempt has made none yet: it starts
     lengths = _gaps(times)
-    bound = max(least_s, _bound_s(lengths, max(lengths[-_UNTHINNED:])))
+    bound = _bound_s(lengths, max(lengths[-_UNTHINNED:]))
     return Stall(times[-1], bound) if now_s - times[-1] > bound else None
 
 
@@ -106,12 +109,22 @@ def _hang(run: RunView, now_s: float) -> Stall | None:
 
 def progress_s(run: RunView) -> list[float]:
     """Return the instants of the run's progress in order: of steps, reports and checkpoints."""
+    steps, *others = _progress(run)
+    return sorted(set(steps).union(*others)) if any(others) else list(steps)
+
+
+def _progress(run: RunView) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
+    """The instants of steps, of reports and of checkpoints, each in order."""
     names = ("step_time_s", "loss", "samples_per_s")
-    steps = next((run.curves[name].times for name in names if name in run.curves), ())
-    reports = max((run.reported[name].times for name in run.reported), key=len, default=())
-    if not reports and not run.checkpoints:
-        return list(steps)
-    return sorted({*steps, *reports, *(at_s for at_s, _ in run.checkpoints)})
+    return (
+        next((run.curves[name].times for name in names if name in run.curves), ()),
+        max((run.reported[name].times for name in run.reported), key=len, default=()),
+        [at_s for at_s, _ in run.checkpoints],
+    )
+
+
+def _last(times: Sequence[float]) -> float:
+    return times[-1] if times else -math.inf
 
 
 def _gaps(times: list[float]) -> list[float]:

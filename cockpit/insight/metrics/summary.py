@@ -42,6 +42,7 @@ def summary(store: Store, run: RunView) -> RunSummary:
         loss=_last_loss(run),
         goodput_percent=found.percent if found is not None else None,
         submission_id=run.submission_id,
+        cluster=str(store.ref or ""),
     )
 
 
