@@ -39,6 +39,7 @@ VERBS = (
     Verb("replay", "recordings.replay", "a recorded run in the UI, at any speed", "Read"),
     Verb("export", "recordings.export", "a recorded run as Parquet, CSV or JSON lines", "Read"),
     Verb("report", "recordings.report", "a recorded run as HTML, Markdown or JSON", "Read"),
+    Verb("share", "recordings.share", "a recorded run as one HTML file that replays it", "Read"),
     Verb("trials", "read.trials", "the trials of Ray Tune, the best first", "Read"),
     Verb("open", "read.open", "a link to the dashboard, Grafana or MLflow", "Read"),
     Verb("experiments", "read.experiments", "the runs of MLflow: list, show, compare", "Read"),

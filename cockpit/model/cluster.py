@@ -182,10 +182,11 @@ class ClusterRef(Struct, frozen=True):
     """The identity of a cluster: enough to name it in the UI and to find it again."""
 
     backend: str
-    """`local`, `kuberay` or `address`."""
+    """`local`, `kuberay`, `ssh` or `address`."""
     name: str
     namespace: str = ""
     context: str = ""
+    """Of a cluster on hosts: the path of their description."""
 
     def __str__(self) -> str:
         where = "/".join(part for part in (self.context, self.namespace) if part)
@@ -198,6 +199,8 @@ class ClusterRef(Struct, frozen=True):
         if self.backend == "kuberay":
             context, namespace = one_line(self.context), one_line(self.namespace)
             return f"context {context}, namespace {namespace}, RayCluster {name}"
+        if self.backend == "ssh":
+            return f"cluster {name} on the hosts of {one_line(self.context)}"
         return f"local cluster {name}" if self.backend == "local" else f"Ray cluster at {name}"
 
 
@@ -255,7 +258,7 @@ class ClusterPattern(Struct, frozen=True):
     namespace: str = "*"
     cluster: str = "*"
     backend: str = "*"
-    """`local`, `address` or `kuberay`."""
+    """`local`, `address`, `ssh` or `kuberay`."""
 
     def matches(self, ref: ClusterRef) -> bool:
         pairs = (

@@ -33,6 +33,7 @@ from cockpit.model.run import (
     Spread,
     Trial,
 )
+from cockpit.model.serve import Deployment, ServeLoad
 from cockpit.model.text import one_line
 from cockpit.model.tracking import GpuActivity, TrackedRun
 from cockpit.model.waiting import ClaimState, QueueEntry
@@ -252,6 +253,18 @@ class TrackedRunsListed(Event, frozen=True, kw_only=True):
     """The runs of an experiment tracker (MLflow) that belong to the watched runs."""
 
     runs: tuple[TrackedRun, ...]
+
+
+class ServeListed(Event, frozen=True, kw_only=True):
+    """The deployments of all applications of Ray Serve; empty when Serve does not run."""
+
+    deployments: tuple[Deployment, ...]
+
+
+class ServeMeasured(Event, frozen=True, kw_only=True):
+    """The requests of the deployments of Ray Serve."""
+
+    loads: tuple[ServeLoad, ...]
 
 
 class AlertRaised(Event, frozen=True, kw_only=True):

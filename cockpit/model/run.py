@@ -267,4 +267,5 @@ class RunSummary(Struct, frozen=True):
     """The last loss."""
     goodput_percent: float | None = None
     submission_id: str = ""
-    """The status of its job."""
+    cluster: str = ""
+    """As `str(ClusterRef)`; empty in old recordings."""

@@ -1,7 +1,7 @@
-"""A document as one HTML file: no scripts, no external resources, light and dark, printable.
+"""A document as one HTML file: no external resources, light and dark, printable.
 
 All text that is not markup is escaped by `_escaped`. The page's content security policy also
-forbids scripts and external resources.
+forbids external resources, and scripts other than that of the replay.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 
 from cockpit.format import DASH
-from cockpit.report import values
+from cockpit.report import replay, values
 from cockpit.report.charts import chart as charts
 from cockpit.report.charts.chart import chart_svg
 from cockpit.report.charts.timeline import FILLS, shares_svg, timeline_svg
@@ -29,6 +29,7 @@ from cockpit.report.document import (
     Timeline,
     Value,
 )
+from cockpit.report.replay import Frames
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 MARKS = {
@@ -40,11 +41,15 @@ MARKS = {
 }
 
 
-def html(document: Document) -> str:
+def html(document: Document, frames: Frames | None = None) -> str:
+    """The page. With `frames` it plays the run in a browser."""
     style = files("cockpit.report").joinpath("style.css").read_text(encoding="utf-8")
+    policy = POLICY
+    if frames is not None:
+        style, policy = style + replay.style(frames), f"{POLICY}; {replay.policy()}"
     parts = [
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
         '<meta name="referrer" content="no-referrer">',
@@ -53,8 +58,9 @@ def html(document: Document) -> str:
         f'<p class="verdict {document.tone.value}"><b aria-hidden="true">'
         f"{values.TONES[document.tone]}</b>{_escaped(document.verdict, 1_000)}</p>",
         _facts(document.facts, document),
-        _contents(document.sections),
+        _contents(document.sections, replayed=frames is not None),
         "</header>\n<main>",
+        replay.section(frames) if frames is not None else "",
         *(_section(section, document) for section in document.sections),
         "</main>",
         f"<footer>{_escaped(document.footer)}</footer>" if document.footer else "",
@@ -63,9 +69,10 @@ def html(document: Document) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _contents(sections: Sequence[Section]) -> str:
+def _contents(sections: Sequence[Section], *, replayed: bool) -> str:
+    first = ['<a href="#replay">Replay</a>'] if replayed else []
     links = (f'<a href="#{escape(s.name)}">{_escaped(s.title)}</a>' for s in sections)
-    return f'<nav aria-label="Contents">{" ".join(links)}</nav>'
+    return f'<nav aria-label="Contents">{" ".join([*first, *links])}</nav>'
 
 
 def _section(section: Section, document: Document) -> str:

@@ -28,6 +28,7 @@ from cockpit.sources.prometheus.discovery import finder
 from cockpit.sources.prometheus.settings import parse as prometheus_settings
 from cockpit.sources.prometheus.source import PrometheusSource
 from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.serve import ServeSource
 from cockpit.sources.ray.train_runs import TrainRunsSource
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
@@ -100,6 +101,7 @@ def monitored_session_on(cluster: Backend, *, record: str | None = None) -> Moni
             *polled_sources(dashboard, pace),
             deaths_source(session, pace),
             TrainRunsSource(dashboard, telemetry_runs.ids, pace=pace),
+            ServeSource(dashboard, pace=pace),
             PrometheusSource(
                 finder(prometheus, dashboard, cluster.dashboard),
                 lambda: session.ask(run_refs),

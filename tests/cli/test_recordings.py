@@ -98,6 +98,44 @@ def test_two_recordings_are_compared_by_settings_nodes_and_metrics(
     assert "takes two recordings" in capsys.readouterr().err
 
 
+def test_recordings_are_tagged_and_listed_by_tag(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = path.with_name(f"other{path.suffix}")
+    record(other, script(120))
+    (found,) = asked(capsys, "recordings", "tag", "other", "sweep-3", "good", "good")
+    assert found["tags"] == ["sweep-3", "good"]
+    asked(capsys, "recordings", "untag", "other", "good")
+    (found,) = asked(capsys, "recordings", "note", "other", "lr was", "too high")
+    assert found == {"name": "other", "tags": ["sweep-3"], "note": "lr was too high"}
+    (row,) = asked(capsys, "recordings", "--tag", "sweep-3")
+    assert row["name"] == "other"
+    assert row["note"] == "left before its end; lr was too high"
+    assert row["cluster"] == "local:demo"
+    rows = asked(capsys, "recordings", "--sort", "steps")
+    assert [row["name"] for row in rows] == [RUN, "other"]
+    asked(capsys, "recordings", "note", "other")
+    asked(capsys, "recordings", "untag", "other", "sweep-3")
+    assert sorted(file.name for file in path.parent.iterdir()) == [other.name, path.name]
+
+
+@pytest.mark.parametrize(
+    ("argv", "reported"),
+    [
+        (("tag", RUN), "takes a recording and tags"),
+        (("note",), "takes a recording and a text"),
+        (("tag", RUN, "two words"), "cannot be a tag"),
+        (("tag", "nothing", "x"), "There is no recording 'nothing'"),
+        (("--sort", "colour"), "There is no column 'colour'"),
+    ],
+)
+def test_wrong_tags_notes_and_columns_are_refused(
+    path: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...], reported: str
+) -> None:
+    assert main(["recordings", *argv]) == 2
+    assert reported in capsys.readouterr().err
+
+
 def test_a_recording_is_deleted_when_that_is_confirmed(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

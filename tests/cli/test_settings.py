@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import stat
@@ -277,3 +278,18 @@ def test_a_file_that_may_not_be_read_is_reported(capsys: pytest.CaptureFixture[s
     assert str(where) in capsys.readouterr().err
     if where.is_file():
         where.chmod(stat.S_IRUSR | stat.S_IWUSR)
+
+
+def test_themes_by_context_are_checked_and_overridden_by_a_flag(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from cockpit.cli.screen.screen import _context_themes
+
+    monkeypatch.delenv("COCKPIT_THEME", raising=False)
+    write('[context_themes]\n"prod-*" = "high-contrast"\n')
+    args = argparse.Namespace(given={})
+    assert _context_themes(args) == {"prod-*": "high-contrast"}
+    assert _context_themes(argparse.Namespace(given={"theme": "ansi-16"})) == {}
+    write('[context_themes]\nprod = "blue"\n')
+    with pytest.raises(UsageError, match="no theme named 'blue'"):
+        _context_themes(args)

@@ -109,8 +109,15 @@ async def test_a_loopback_address_never_goes_through_the_proxy(
     assert await dashboard.nodes()
 
 
-async def test_the_route_is_asked_for_again_after_a_failure(fake: FakeDashboard) -> None:
+@pytest.mark.parametrize("service_is_deleted", [False, True])
+async def test_the_route_is_asked_for_again_after_a_failure(
+    fake: FakeDashboard, service_is_deleted: bool
+) -> None:
     routes = [DashboardRoute("http://127.0.0.1:9"), fake.route]
+    if service_is_deleted:  # with the cluster, before its RayJob got a new one
+        routes[0] = fake.route
+        status = {"kind": "Status", "code": 404, "message": 'services "a-head-svc" not found'}
+        fake.fail("/nodes", Fault(status=404, text=json.dumps(status)))
 
     async def route() -> DashboardRoute:
         return routes.pop(0)

@@ -14,11 +14,18 @@ import pytest
 
 from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.error import NotAllowedError
-from cockpit.model.event import Event, GpuActivityListed, HistoryLoaded, SourceHealth
+from cockpit.model.event import (
+    Event,
+    GpuActivityListed,
+    HistoryLoaded,
+    ServeMeasured,
+    SourceHealth,
+)
 from cockpit.model.run import Placement
 from cockpit.model.tracking import GpuActivity, RunRef
 from cockpit.sources.polling.backoff import Backoff
 from cockpit.sources.prometheus import history as history
+from cockpit.sources.prometheus import serve
 from cockpit.sources.prometheus.api import Prometheus
 from cockpit.sources.prometheus.settings import PrometheusSettings
 from cockpit.sources.prometheus.source import PrometheusSource
@@ -287,6 +294,45 @@ async def test_dcgm_explains_how_busy_each_gpu_is(server: PrometheusServer) -> N
     pod = Pod("trainer-0", "gpu", NodeType.WORKER, PodPhase.RUNNING, True, "10.0.0.9")
     placed = Placement(3, "n", "10.0.0.9", 1, (0,))
     assert of_placement(placed, last.gpus, [pod], [], "team") == last.gpus[0]
+
+
+def served() -> list[Sample]:
+    """Three minutes of a deployment: 10 requests a second, a tenth of them errors; and an idle one.
+
+    Half of the requests take up to 10 ms, the others up to 100 ms.
+    """
+    now_s, samples = time.time(), []
+    for number in range(180):
+        for name, per_s in (("Digits", 10.0), ("Idle", 0.0)):
+            labels, at_s = {"application": "digits", "deployment": name}, now_s - 180 + number
+            done = per_s * number
+            samples += [
+                Sample(serve.REQUESTS, {**labels, "route": "/"}, done * 0.75, at_s),
+                Sample(serve.REQUESTS, {**labels, "route": "/x"}, done * 0.25, at_s),
+                Sample(serve.ERRORS, labels, done * 0.1, at_s),
+                *(
+                    Sample(serve.LATENCY, {**labels, "le": le}, done * share, at_s)
+                    for le, share in (("10", 0.5), ("100", 1.0), ("+Inf", 1.0))
+                ),
+            ]
+    return samples
+
+
+async def test_requests_and_latency_of_serve_are_over_a_minute(tmp_path: Path) -> None:
+    with PrometheusServer(tmp_path).running(served()) as server:
+        polls = Polls()
+        watching = PrometheusSource(
+            PrometheusSettings(server.url), clock=polls, monotonic=polls, sleep=polls.sleep
+        )
+        [*_, last] = await watched(watching, lambda seen: isinstance(seen[-1], ServeMeasured))
+    assert isinstance(last, ServeMeasured)
+    digits, idle = last.loads
+    assert (digits.app, digits.deployment, idle.deployment) == ("digits", "Digits", "Idle")
+    assert digits.requests_per_s == pytest.approx(10, rel=0.3)
+    assert digits.errors_per_s == pytest.approx(1, rel=0.3)
+    assert digits.p50_s == pytest.approx(0.010, rel=0.01)
+    assert digits.p99_s == pytest.approx(0.0982, rel=0.01)
+    assert (idle.requests_per_s, idle.p99_s) == (0.0, None)
 
 
 async def test_gpus_that_no_longer_exist_are_reported_once(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from cockpit.actions.cluster import ClusterActions
 from cockpit.backends.protocol import Scaled
 from cockpit.cli.options import confirm, connect
+from cockpit.config.repeatable_flag import repeatable
 from cockpit.format import in_seconds
 from cockpit.insight.waiting.advice import resized_in_queue
 from cockpit.model.cluster import WorkerGroup
@@ -26,13 +27,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     )
     parser.add_argument("--min", type=int, metavar="N", help="the minimum number of pods")
     parser.add_argument("--max", type=int, metavar="N", help="the maximum number of pods")
-    parser.add_argument(
-        "--remove",
-        action="append",
-        default=[],
-        metavar="POD",
-        help="remove this pod first; repeatable",
-    )
+    repeatable(parser, "--remove", "POD", "remove this pod first; repeatable")
     parser.add_argument("--wait", action="store_true", help="wait until the pods are ready")
     confirm.arguments(parser)
 

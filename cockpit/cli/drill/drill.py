@@ -6,6 +6,7 @@ import argparse
 from importlib import import_module
 
 from cockpit.cli.options import confirm
+from cockpit.config.repeatable_flag import repeatable
 from cockpit.model.error import UsageError
 
 MODULES = {
@@ -35,12 +36,11 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "refused; history, list: only this fault",
     )
     fault = parser.add_argument_group("run, plan: a fault of the catalogue")
-    fault.add_argument(
+    repeatable(
+        fault,
         "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a parameter of the fault, or of a game day a setting of the job that it launches; "
+        "KEY=VALUE",
+        "a parameter of the fault, or of a game day a setting of the job that it launches; "
         "repeatable",
     )
     fault.add_argument(
@@ -55,13 +55,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     fault.add_argument(
         "--count", type=int, default=1, metavar="N", help="number of targets (default 1)"
     )
-    fault.add_argument(
-        "--group",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="only pods of this worker group; repeatable",
-    )
+    repeatable(fault, "--group", "NAME", "only pods of this worker group; repeatable")
     parser.add_argument(
         "--max-pods",
         type=int,
@@ -89,26 +83,15 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         metavar="S",
         help="maximum time lost until the run has caught up",
     )
-    wanted.add_argument(
-        "--probe",
-        action="append",
-        default=[],
-        metavar="PROBE",
-        help="must hold before and after: 'throughput >= 80'; repeatable",
+    repeatable(
+        wanted, "--probe", "PROBE", "must hold before and after: 'throughput >= 80'; repeatable"
     )
-    wanted.add_argument(
-        "--probe-during",
-        action="append",
-        default=[],
-        metavar="PROBE",
-        help="must hold during the fault; repeatable",
-    )
-    wanted.add_argument(
+    repeatable(wanted, "--probe-during", "PROBE", "must hold during the fault; repeatable")
+    repeatable(
+        wanted,
         "--abort-unless",
-        action="append",
-        default=[],
-        metavar="PROBE",
-        help="abort and undo the drill when it does not hold; repeatable",
+        "PROBE",
+        "abort and undo the drill when it does not hold; repeatable",
     )
     how = parser.add_argument_group("run, plan: how")
     how.add_argument("--seed", type=int, metavar="N", help="the seed for choosing targets")

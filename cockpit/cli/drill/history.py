@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
 from typing import Any
 
 from cockpit.cli.drill import result
 from cockpit.cli.output import tables
 from cockpit.cli.output.streams import log
-from cockpit.cli.recordings.report import ENDINGS, form, write, written
+from cockpit.cli.recordings.report import form, save, written
 from cockpit.format import in_seconds
 from cockpit.insight.recovery.drill_comparison import Measure, compared, kind_of
 from cockpit.model.drill import DrillRecord, KeptDrill
@@ -120,15 +118,7 @@ def _report(args: argparse.Namespace) -> int:
     found: list[KeptDrill] = history.find(_named(args))
     how = form(args.output, args.out)
     text = written(drill_report(found, [one.record for one in history.all()[0]]), how)
-    if args.out == "-":
-        sys.stdout.write(text)
-        return int(ExitCode.DONE)
-    target = Path(args.out or ".").expanduser()
-    if target.is_dir():
-        target /= f"{args.name if len(found) > 1 else found[0].record.id}{ENDINGS[how]}"
-    write(target, text)
-    print(f"Wrote {target} ({len(text.encode()) / 1024:,.0f} KiB)")
-    return int(ExitCode.DONE)
+    return save(text, how, args.out, args.name if len(found) > 1 else found[0].record.id)
 
 
 def _named(args: argparse.Namespace) -> str:

@@ -93,6 +93,8 @@ def _place(ref: ClusterRef) -> Place:
         return Place(local=True, cluster=ref.name)
     if ref.backend == "address":
         return Place(address=ref.name)
+    if ref.backend == "ssh":
+        return Place(hosts=ref.context)
     return Place(context=ref.context, namespace=ref.namespace, cluster=ref.name)
 
 

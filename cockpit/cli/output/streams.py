@@ -43,6 +43,10 @@ class Gated:
         self._stream.write(for_terminal(text))
         return len(text)
 
+    def write_raw(self, text: str) -> None:
+        """Write a sequence that cockpit itself made of checked parts."""
+        self._stream.write(text)
+
     def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:
             self.write(line)

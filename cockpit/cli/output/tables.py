@@ -13,6 +13,7 @@ from typing import Any, TextIO
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from cockpit.cli.output import links
 from cockpit.format import moment
 from cockpit.model.text import one_line
 
@@ -140,7 +141,12 @@ def print_rows(
 
 
 def print_table(rows: Iterable[Row], columns: Sequence[str], file: TextIO | None = None) -> None:
-    """Columns aligned, numbers to the right, titles in upper case as kubectl has them."""
+    """Columns aligned, numbers to the right, titles in upper case as kubectl has them.
+
+    On a terminal, the first column of a row with a `url` or a `page` links to it.
+    """
+    rows, stream = list(rows), file or sys.stdout
+    urls = ["", *(str(row.get("url") or row.get("page") or "") for row in rows)]
     cells = [[_cell(value_of(row, column), column) for column in columns] for row in rows]
     titles = [
         (column.removesuffix("_s") if column in TIMES else column.rpartition(".")[2]).upper()
@@ -148,12 +154,16 @@ def print_table(rows: Iterable[Row], columns: Sequence[str], file: TextIO | None
     ]
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     right = [all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
-    for line in [titles, *cells]:
+    for line, url in zip([titles, *cells], urls, strict=True):
         parts = [
             text.rjust(width) if to_right else text.ljust(width)
             for text, width, to_right in zip(line, widths, right, strict=True)
         ]
-        print("  ".join(parts).rstrip(), file=file or sys.stdout)
+        text = "  ".join(parts).rstrip()
+        if url:
+            links.write(first := text[: len(parts[0])], url, stream)
+            text = text[len(first) :]
+        print(text, file=stream)
 
 
 def value_of(row: Row, column: str) -> object:

@@ -61,11 +61,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _keys(args: argparse.Namespace) -> int:
-    from cockpit.tui.keys import KEYS
+    from cockpit.tui import keymap
+    from cockpit.tui.keys import KEYS, moved
 
+    keymap.use(keymap.parse(file.read().tables.get("keys", {})))
     rows = [
         {"name": key.id, "key": key.shown, "help": key.help, "views": list(key.views)}
-        for key in KEYS
+        for key in map(moved, KEYS)
     ]
     tables.print_rows(rows, ("key", "name", "help"), args.output)
     return int(ExitCode.DONE)

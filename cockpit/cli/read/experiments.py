@@ -11,6 +11,7 @@ from typing import Any
 from cockpit.cli.options import mlflow
 from cockpit.cli.output import tables
 from cockpit.cli.output.tables import as_json, print_object, print_rows, print_table
+from cockpit.config.repeatable_flag import repeatable
 from cockpit.insight.metrics.tracked_runs import (
     Comparison,
     compared,
@@ -40,13 +41,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "runs", nargs="*", metavar="RUN", help="a name, an id, its beginning, or Ray Train's run id"
     )
-    parser.add_argument(
-        "--experiment",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="only this one; repeatable",
-    )
+    repeatable(parser, "--experiment", "NAME", "only this one; repeatable")
     parser.add_argument(
         "--limit", type=int, default=LIMIT, metavar="N", help=f"runs to list (default {LIMIT})"
     )
@@ -129,6 +124,7 @@ def _print_list(listed: Sequence[TrackedRun], args: argparse.Namespace) -> None:
             "metrics": metrics_line(run),
             "parameters": parameters_line(run, differ),
             "id": run.id[:ID_CHARS],
+            "url": run.url,
         }
         for run in shown
     ]

@@ -106,7 +106,7 @@ def as_exact(value: Any) -> Any:
     )
 
 
-FIRST_PID = 1_000_000
+PID = 1_000_000
 """Ray numbers nodes from 0 as processes of the trace; ours must be others."""
 STATES, ATTEMPTS, PHASES, CHECKPOINTS, DRILLS, MARKS = range(1, 7)
 _THREADS = {
@@ -129,31 +129,29 @@ COUNTERS = {
 TraceEvent = dict[str, Any]
 
 
-def trace_events(
-    store: Store, run: RunView, now_s: float, pid: int = FIRST_PID
-) -> list[TraceEvent]:
+def trace_events(store: Store, run: RunView, now_s: float) -> list[TraceEvent]:
     """States, attempts, phases, checkpoints, drills and marks as slices; curves as counters."""
     end_s = run.ended_s if run.ended_s is not None else now_s
-    found: list[TraceEvent] = [_named("process_name", pid, 0, f"run {run.name or run.id}")]
-    found += [_named("thread_name", pid, thread, name) for thread, name in _THREADS.items()]
-    found += _states(run, end_s, pid)
-    found += _attempts(run, end_s, pid)
-    found += _phases(run, end_s, pid)
+    found: list[TraceEvent] = [_named("process_name", 0, f"run {run.name or run.id}")]
+    found += [_named("thread_name", thread, name) for thread, name in _THREADS.items()]
+    found += _states(run, end_s)
+    found += _attempts(run, end_s)
+    found += _phases(run, end_s)
     for at_s, checkpoint in run.checkpoints:
         took_s = checkpoint.took_s or 0.0
         details = {"path": checkpoint.path, "size_bytes": checkpoint.size_bytes}
         name = "checkpoint" if checkpoint.step is None else f"checkpoint {checkpoint.step}"
-        found.append(_slice(pid, CHECKPOINTS, name, at_s - took_s, at_s, **details))
+        found.append(_slice(CHECKPOINTS, name, at_s - took_s, at_s, **details))
     for drill in store.drills:
         if drill.run_id in ("", run.id):
-            found.append(_moment(pid, DRILLS, f"{drill.fault} {drill.target}", drill.injected_s))
+            found.append(_moment(DRILLS, f"{drill.fault} {drill.target}", drill.injected_s))
     for mark in store.marks:
         if run.started_s <= mark.at_s <= end_s:
-            found.append(_moment(pid, MARKS, mark.text, mark.at_s))
+            found.append(_moment(MARKS, mark.text, mark.at_s))
     for curve, name in COUNTERS.items():
         for at_s, value in run.curves[curve]:
             if math.isfinite(value):  # JSON has no value for the others
-                found.append(_event("C", pid, 0, name, at_s) | {"args": {name: value}})
+                found.append(_event("C", 0, name, at_s) | {"args": {name: value}})
     return found
 
 
@@ -164,20 +162,19 @@ def trace(tasks: list[TraceEvent], rows: list[TraceEvent], about: dict[str, str]
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}
 
 
-def _states(run: RunView, end_s: float, pid: int) -> Iterator[TraceEvent]:
+def _states(run: RunView, end_s: float) -> Iterator[TraceEvent]:
     ends = [at_s for at_s, _ in run.states[1:]] + [end_s]
     for (at_s, state), until_s in zip(run.states, ends, strict=True):
         if not state.is_over:
-            yield _slice(pid, STATES, state.value, at_s, until_s)
+            yield _slice(STATES, state.value, at_s, until_s)
 
 
-def _attempts(run: RunView, end_s: float, pid: int) -> Iterator[TraceEvent]:
+def _attempts(run: RunView, end_s: float) -> Iterator[TraceEvent]:
     for number, attempt in sorted(run.attempts.items()):
         if attempt.started_s is None:
             continue
         until_s = attempt.ended_s if attempt.ended_s is not None else end_s
         yield _slice(
-            pid,
             ATTEMPTS,
             f"attempt {number}",
             attempt.started_s,
@@ -189,30 +186,28 @@ def _attempts(run: RunView, end_s: float, pid: int) -> Iterator[TraceEvent]:
         )
 
 
-def _phases(run: RunView, end_s: float, pid: int) -> Iterator[TraceEvent]:
+def _phases(run: RunView, end_s: float) -> Iterator[TraceEvent]:
     last = [(end_s, 0, None)] if run.phases else []
     for (at_s, attempt, phase), (until_s, _, _) in pairwise([*run.phases, *last]):
         if phase is not None:
-            yield _slice(pid, PHASES, phase.value, at_s, until_s, attempt=attempt)
+            yield _slice(PHASES, phase.value, at_s, until_s, attempt=attempt)
 
 
-def _slice(
-    pid: int, thread: int, name: str, start_s: float, end_s: float, **details: Any
-) -> TraceEvent:
+def _slice(thread: int, name: str, start_s: float, end_s: float, **details: Any) -> TraceEvent:
     fields = {key: value for key, value in details.items() if value not in (None, "")}
     lasted = {"dur": max(0.0, end_s - start_s) * 1e6, "args": fields}
-    return _event("X", pid, thread, name, start_s) | lasted
+    return _event("X", thread, name, start_s) | lasted
 
 
-def _moment(pid: int, thread: int, name: str, at_s: float) -> TraceEvent:
-    return _event("i", pid, thread, name, at_s) | {"s": "p"}
+def _moment(thread: int, name: str, at_s: float) -> TraceEvent:
+    return _event("i", thread, name, at_s) | {"s": "p"}
 
 
-def _named(what: str, pid: int, thread: int, name: str) -> TraceEvent:
-    return {"ph": "M", "name": what, "pid": pid, "tid": thread, "args": {"name": name}}
+def _named(what: str, thread: int, name: str) -> TraceEvent:
+    return {"ph": "M", "name": what, "pid": PID, "tid": thread, "args": {"name": name}}
 
 
-def _event(kind: str, pid: int, thread: int, name: str, at_s: float) -> TraceEvent:
+def _event(kind: str, thread: int, name: str, at_s: float) -> TraceEvent:
     return {
-        "ph": kind, "cat": "cockpit", "name": name, "pid": pid, "tid": thread, "ts": at_s * 1e6
+        "ph": kind, "cat": "cockpit", "name": name, "pid": PID, "tid": thread, "ts": at_s * 1e6
     }  # fmt: skip

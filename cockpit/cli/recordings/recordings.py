@@ -1,17 +1,20 @@
-"""`cockpit recordings`: the recorded runs; `delete` removes one, `compare` shows two."""
+"""`cockpit recordings`: the recorded runs, with tags and notes; `compare` shows two."""
 
 from __future__ import annotations
 
 import argparse
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from cockpit.cli.options import confirm
 from cockpit.cli.output import tables
 from cockpit.config import paths
 from cockpit.model.error import UsageError
+from cockpit.recorder.reading import annotation
 from cockpit.recorder.reading.library import Library, Recorded
 
-ACTIONS = ("list", "compare", "delete", "path")
+ACTIONS = ("list", "compare", "tag", "untag", "note", "delete", "path")
 COLUMNS = (
     "name",
     "run",
@@ -22,7 +25,17 @@ COLUMNS = (
     "attempts",
     "steps",
     "size_mb",
+    "tags",
     "note",
+)
+WIDE = (
+    *COLUMNS[:-2],
+    "cluster",
+    "job",
+    "loss",
+    "samples_per_s",
+    "goodput_percent",
+    *COLUMNS[-2:],
 )
 
 
@@ -31,7 +44,14 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "name",
         nargs="*",
-        help="delete, compare: a recording's name, run or file; compare takes two",
+        help="a recording's name, run or file; compare takes two. tag, untag: then the tags. "
+        "note: then the text, without which the note is removed",
+    )
+    parser.add_argument(
+        "--tag", action="append", default=[], metavar="TAG", help="only with this one; repeatable"
+    )
+    parser.add_argument(
+        "--sort", metavar="COLUMN", help="by a field of -o json, the largest or newest first"
     )
     tables.arguments(parser, tables.LISTS)
     confirm.arguments(parser)
@@ -46,15 +66,32 @@ def run(args: argparse.Namespace) -> int:
         return _delete(args, library)
     if args.action == "compare":
         return _compare(args, library)
+    if args.action in ("tag", "untag", "note"):
+        return _annotate(args, library)
     if args.name:
         raise UsageError("cockpit recordings list takes no name.", todo="See: cockpit replay NAME")
+    wanted = set(args.tag)
+    rows = [row_of(one) for one in library.list() if wanted <= set(one.annotation.tags)]
     tables.print_rows(
-        [row_of(one) for one in library.list()],
-        COLUMNS,
+        _sorted(rows, args.sort) if args.sort else rows,
+        WIDE if args.wide else COLUMNS,
         args.output,
-        empty=f"There are no recordings in {library.directory}.",
+        empty=f"There are no {'such ' if wanted else ''}recordings in {library.directory}.",
     )
     return 0
+
+
+def _sorted(rows: Sequence[dict[str, Any]], by: str) -> list[dict[str, Any]]:
+    """The largest first, those without a value last. Raises UsageError."""
+    if rows and by not in rows[0]:
+        raise UsageError(f"There is no column {by!r}.", f"There is: {', '.join(rows[0])}.")
+
+    def key(row: dict[str, Any]) -> tuple[bool, float, str]:
+        value = row[by]
+        number = value if isinstance(value, int | float) else -math.inf
+        return value not in (None, "", []), number, str(value)
+
+    return sorted(rows, key=key, reverse=True)
 
 
 def row_of(one: Recorded) -> dict[str, Any]:
@@ -71,37 +108,48 @@ def row_of(one: Recorded) -> dict[str, Any]:
         "recording": one.recording,
         "path": str(one.path),
         "trouble": one.trouble,
-        "note": one.trouble or _note(one),
+        "tags": one.annotation.tags,
+        "note": one.note,
     }
-
-
-def _note(one: Recorded) -> str:
-    if one.recording:
-        return "being recorded"
-    # The last recorded state: later states are not known.
-    return "" if one.summary.state.is_over else "left before its end"
 
 
 def _compare(args: argparse.Namespace, library: Library) -> int:
     """Print what differs between two runs: settings, versions and nodes, and each metric."""
     from cockpit.cli.read.experiments import print_comparison
-    from cockpit.insight.metrics.recorded_run import as_tracked
-    from cockpit.recorder.reading.recording import opened
+    from cockpit.recorder.reading.tracked import tracked
 
     if len(args.name) != 2:
         raise UsageError(
             "cockpit recordings compare takes two recordings.",
             todo="For example: cockpit recordings compare RUN OTHER; see: cockpit recordings",
         )
-    found = []
-    for path in map(library.find, args.name):
-        with opened(path) as recording:
-            store = recording.store()
-            run = store.runs.get(recording.run.run_id)
-        if run is None:
-            raise UsageError(f"The recording {path.stem} has no run.", recording.damage)
-        found.append(as_tracked(store, run))
-    print_comparison(found[0], found[1], args.output)
+    first, second = (tracked(library.find(name)) for name in args.name)
+    print_comparison(first, second, args.output)
+    return 0
+
+
+def _annotate(args: argparse.Namespace, library: Library) -> int:
+    """Change the tags or the note of one recording, and print them."""
+    name, *texts = args.name or [""]
+    if not name or (not texts and args.action != "note"):
+        raise UsageError(
+            f"cockpit recordings {args.action} takes a recording and "
+            f"{'a text' if args.action == 'note' else 'tags'}.",
+            todo=f"For example: cockpit recordings {args.action} RUN baseline",
+        )
+    path = library.find(name)
+    before = annotation.read(path)
+    tags, note = list(before.tags), before.note
+    if args.action == "note":
+        note = " ".join(texts)
+    elif args.action == "tag":
+        tags += texts
+    else:
+        tags = [tag for tag in tags if tag not in texts]
+    after = annotation.checked(tags, note)
+    annotation.write(path, after)
+    found = {"name": path.stem, "tags": after.tags, "note": after.note}
+    tables.print_rows([found], tuple(found), args.output)
     return 0
 
 

@@ -99,12 +99,15 @@ def _headless(args: argparse.Namespace, at_s: float | None) -> int:
 
 def _screen(args: argparse.Namespace, at_s: float | None) -> int:
     streams.require_terminal("Without one: cockpit replay --headless, or cockpit report.")
+    from cockpit.config import file
     from cockpit.config.theme_files import theme_named
+    from cockpit.tui import keymap
     from cockpit.tui.replay.app import ReplayApp
     from cockpit.tui.terminal.symbols import symbols
     from cockpit.tui.theme import DEFAULT_THEME
 
     symbols()  # report an unknown symbol set before the UI opens
+    keymap.use(keymap.parse(file.read().tables.get("keys", {})))
     player = _player(args, at_s)  # and so is what is no recording
 
     def start(log: Log) -> Connection:

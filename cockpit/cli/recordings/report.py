@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cockpit.cli.options import mlflow
+from cockpit.cli.output import links
 from cockpit.config import paths
 from cockpit.format import in_seconds
 from cockpit.model.error import CockpitError, ExitCode, UsageError
@@ -57,21 +58,13 @@ def run(args: argparse.Namespace) -> int:
         confirm.refuse_read_only(args, "changes a run of MLflow")
         if args.out:
             raise UsageError("--mlflow and --out cannot be combined.", todo="Use one of them.")
-    stem, run_id, document = _read(args.recording)
+    stem, run_id, document = read(args.recording)
     text = written(document, how)
     if args.mlflow:
         page = asyncio.run(_log(run_id, f"report{ENDINGS[how]}", text))
         print(f"Added report{ENDINGS[how]} to {page}")
         return int(ExitCode.DONE)
-    if args.out == "-":
-        sys.stdout.write(text)
-        return int(ExitCode.DONE)
-    target = Path(args.out or ".").expanduser()
-    if target.is_dir():
-        target /= stem + ENDINGS[how]
-    write(target, text)
-    print(f"Wrote {target} ({len(text.encode()) / 1024:,.0f} KiB)")
-    return int(ExitCode.DONE)
+    return save(text, how, args.out, stem)
 
 
 def form(given: str | None, out: str | None) -> str:
@@ -117,7 +110,7 @@ async def _log(run_id: str, name: str, text: str) -> str:
     )
 
 
-def _read(name: str) -> tuple[str, str, Document]:
+def read(name: str) -> tuple[str, str, Document]:
     """What a file of the report is called, by the run's name and its recording's; the run's id,
     and the report.
     """
@@ -160,6 +153,21 @@ def _read(name: str) -> tuple[str, str, Document]:
                 prices=parse(file.read().tables.get("cost", {})),
             ),
         )
+
+
+def save(text: str, how: str, out: str | None, stem: str) -> int:
+    """Print it for `-`, or write it to a file, or under the name `stem` into a directory."""
+    if out == "-":
+        sys.stdout.write(text)
+        return int(ExitCode.DONE)
+    target = Path(out or ".").expanduser()
+    if target.is_dir():
+        target /= stem + ENDINGS[how]
+    write(target, text)
+    print("Wrote ", end="")
+    links.write(str(target), target.absolute().as_uri())
+    print(f" ({len(text.encode()) / 1024:,.0f} KiB)")
+    return int(ExitCode.DONE)
 
 
 def write(target: Path, text: str) -> None:

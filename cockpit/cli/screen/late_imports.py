@@ -25,6 +25,7 @@ MODULES = (
 BACKENDS = {
     "kuberay": (("cockpit.backends.kuberay",), ("websockets.asyncio.client",)),
     "local": (("cockpit.backends.local",), ()),
+    "ssh": (("cockpit.backends.ssh",), ()),
 }
 """By the backend of a cluster: the packages and the modules of its backend."""
 ELSEWHERE = "pod_scripts"

@@ -6,11 +6,15 @@ The connection's modules are imported in the thread that connects, after the fir
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 
+from cockpit.cli.options.settings import THEME
 from cockpit.cli.output import streams
 from cockpit.cli.screen import late_imports
+from cockpit.config import file
 from cockpit.session.memory import collect_often
+from cockpit.tui import keymap
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.changes.actions import Connection, Log
 from cockpit.tui.terminal.symbols import symbols
@@ -78,6 +82,7 @@ def demo(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace, start: Callable[[Log], Connection], cluster: str) -> int:
     symbols()  # report an unknown symbol set before the UI opens
+    keymap.use(keymap.parse(file.read().tables.get("keys", {})))
 
     def started(log: Log) -> Connection:
         connection = start(log)
@@ -92,6 +97,7 @@ def _show(args: argparse.Namespace, start: Callable[[Log], Connection], cluster:
         protected=args.protected,
         cluster=cluster,
         theme_name=_theme_name(args),
+        context_themes=_context_themes(args),
     )
     try:
         app.run()
@@ -106,3 +112,13 @@ def _theme_name(args: argparse.Namespace) -> str:
     from cockpit.config.theme_files import theme_named
 
     return theme_named(args.theme).name if args.theme else DEFAULT_THEME
+
+
+def _context_themes(args: argparse.Namespace) -> dict[str, str]:
+    """`[context_themes]`, unless a flag or a variable selects the theme. Raises UsageError."""
+    from cockpit.config.theme_files import theme_named
+
+    if args.given.get("theme") or os.environ.get(THEME):
+        return {}
+    table = file.read().tables.get("context_themes", {})
+    return {pattern: theme_named(str(name)).name for pattern, name in table.items()}

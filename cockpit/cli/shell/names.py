@@ -43,6 +43,7 @@ KINDS = {
     ("replay", "recording"): ("recordings",),
     ("export", "recording"): ("recordings",),
     ("report", "recording"): ("recordings",),
+    ("share", "recording"): ("recordings",),
     ("recordings", "name"): ("recordings",),
 }
 """By verb and argument, what completes it."""

@@ -36,35 +36,19 @@ TABLES: Mapping[str, Columns] = {
     "spreads": {"run_id": str, "at_s": float, "attempt": int, **_fields(Spread)},
     "curves": {"run_id": str, "metric": str, "at_s": float, "value": float},
     "reports": {
-        "run_id": str,
-        "at_s": float,
-        "attempt": int,
-        "rank": int,
-        "metric": str,
-        "value": float,
+        "run_id": str, "at_s": float, "attempt": int, "rank": int, "metric": str, "value": float
     },
     "attempts": {
-        "run_id": str,
-        "attempt": int,
-        "started_s": float,
-        "ended_s": float,
-        "reason": str,
-        "ranks": int,
-        "first_step": int,
-        "last_step": int,
+        "run_id": str, "attempt": int, "started_s": float, "ended_s": float, "reason": str,
+        "ranks": int, "first_step": int, "last_step": int,
     },
     "phases": {"run_id": str, "attempt": int, "phase": str, "entered_s": float, "left_s": float},
     "checkpoints": {
-        "run_id": str,
-        "at_s": float,
-        "step": int,
-        "path": str,
-        "size_bytes": int,
-        "took_s": float,
+        "run_id": str, "at_s": float, "step": int, "path": str, "size_bytes": int, "took_s": float
     },
     "events": {"moment_s": float, "at_s": float, "source": str, "kind": str, "fields": str},
     "logs": {"at_s": float, "stream": str, "line": str},
-}
+}  # fmt: skip
 """The exported tables. `rank` of a report is None for the mean over the ranks; `curves` are those
 of the run, over all ranks, as in the UI; `fields` of an event is JSON."""
 

@@ -17,6 +17,8 @@ from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.run import RunState, RunSummary
 from cockpit.recorder import file
 from cockpit.recorder.file import is_held
+from cockpit.recorder.reading import annotation
+from cockpit.recorder.reading.annotation import Annotation
 from cockpit.recorder.reading.recording import Recording
 
 DIRECTORY = "recordings"
@@ -45,10 +47,19 @@ class Recorded(Struct, frozen=True):
     """It is being written now."""
     trouble: str = ""
     """Why it cannot be read, in one line."""
+    annotation: Annotation = Annotation()
 
     @property
     def name(self) -> str:
         return self.path.stem
+
+    @property
+    def note(self) -> str:
+        """What is special about it, and the user's note; in one line."""
+        status = "being recorded" if self.recording else ""
+        if not self.recording and not self.summary.state.is_over:
+            status = "left before its end"  # the last recorded state: later ones are not known
+        return "; ".join(filter(None, (self.trouble or status, self.annotation.note)))
 
 
 class Library:
@@ -152,9 +163,12 @@ class Library:
 
 def _recorded(path: Path) -> Recorded:
     size, unknown = _size(path), RunSummary("", path.stem, "", RunState.UNKNOWN)
+    notes = annotation.read(path)
     try:
         with Recording.open(path) as found:
-            return Recorded(path, found.run, size, found.begin_s, found.end_s, trouble=found.damage)
+            return Recorded(
+                path, found.run, size, found.begin_s, found.end_s, False, found.damage, notes
+            )
     except CockpitError as error:
         why = error.what if not error.why else f"{error.what} {error.why}"
         return Recorded(path, unknown, size, trouble=why, end_s=_newest_s(path))
@@ -163,32 +177,33 @@ def _recorded(path: Path) -> Recorded:
 
 
 def _parts(path: Path) -> list[Path]:
+    """The file, and SQLite's temporary files, which exist between commits."""
     return [path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "-journal"))]
 
 
-def _stats(path: Path) -> list[os.stat_result]:
-    """The size of the file and of SQLite's temporary files, which exist between commits."""
+def _stats(parts: Sequence[Path]) -> list[os.stat_result]:
     found = []
-    for part in _parts(path):
+    for part in parts:
         with suppress(FileNotFoundError):
             found.append(part.stat())
     return found
 
 
 def _stamp(path: Path) -> Stamp:
-    return tuple((of.st_ino, of.st_size, of.st_mtime_ns) for of in _stats(path))
+    parts = [*_parts(path), annotation.path_of(path)]
+    return tuple((of.st_ino, of.st_size, of.st_mtime_ns) for of in _stats(parts))
 
 
 def _size(path: Path) -> int:
-    return sum(of.st_size for of in _stats(path))
+    return sum(of.st_size for of in _stats(_parts(path)))
 
 
 def _newest_s(path: Path) -> float:
-    return max((of.st_mtime for of in _stats(path)), default=0.0)
+    return max((of.st_mtime for of in _stats(_parts(path))), default=0.0)
 
 
 def _remove(path: Path) -> None:
-    for part in _parts(path):
+    for part in (*_parts(path), annotation.path_of(path)):
         part.unlink(missing_ok=True)
 
 

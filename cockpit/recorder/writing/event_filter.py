@@ -29,6 +29,8 @@ from cockpit.model.event import (
     PodsListed,
     QueuesListed,
     RunSeen,
+    ServeListed,
+    ServeMeasured,
     SourceHealth,
     TrackedRunsListed,
     TrialsListed,
@@ -49,10 +51,17 @@ STATES = (
     JobsListed,
     QueuesListed,
     MemoryKillsListed,
+    ServeListed,
     RunSeen,
 )
 """Recorded when they change."""
-BUSY = (NodesListed, KubernetesNodesListed, GpuActivityListed, TrackedRunsListed)
+BUSY = (
+    NodesListed,
+    KubernetesNodesListed,
+    GpuActivityListed,
+    ServeMeasured,
+    TrackedRunsListed,
+)
 """Recorded when they change, at most every LISTED_EVERY_S."""
 
 
@@ -190,6 +199,8 @@ _LISTED = (
     QueuesListed,
     MemoryKillsListed,
     GpuActivityListed,
+    ServeListed,
+    ServeMeasured,
     TrackedRunsListed,
     SourceHealth,
 )

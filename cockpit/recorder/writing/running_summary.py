@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from cockpit.model.event import (
     AlertRaised,
     AttemptStarted,
+    ClusterSeen,
     DrillInjected,
     Event,
     JobsListed,
@@ -53,6 +54,7 @@ class RunningSummary(Struct):
     steps: int = 0
     loss: float | None = None
     gpus: float = 0.0
+    cluster: str = ""
     _running: bool = False
     _stepped: bool = False
     """Its ranks report their steps: a reported `step` may be something else."""
@@ -74,6 +76,8 @@ class RunningSummary(Struct):
                 self._sampled(event, when_s)
             case RunSeen():
                 return self._seen(event, when_s)
+            case ClusterSeen():
+                self.cluster = str(event.ref)
             case AttemptStarted():
                 self.attempts = max(self.attempts, event.attempt)
                 self.world_size = len(event.placements) or self.world_size
@@ -210,6 +214,7 @@ class RunningSummary(Struct):
             step_time_s=_median(self._step_time_s),
             loss=self.loss,
             submission_id=self.submission,
+            cluster=self.cluster,
         )
 
 

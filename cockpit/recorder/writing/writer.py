@@ -235,6 +235,7 @@ def _summary_of(summary: RunSummary) -> RunningSummary:
         steps=summary.steps,
         loss=summary.loss,
         gpus=summary.gpus,
+        cluster=summary.cluster,
         _running=summary.state is RunState.RUNNING,
         _stepped=summary.step_time_s is not None,
     )

@@ -145,7 +145,7 @@ def checkpoints(run: RunView, interval: SaveInterval | None) -> Section:
     shown, note = _newest(rows, CHECKPOINTS_SHOWN, "checkpoints")
     sizes, seconds = ([of.size_bytes for _, of, _ in rows], [of.took_s for _, of, _ in rows])
     facts = (
-        Fact("checkpoints", len(run.checkpoints), Kind.COUNT),
+        Fact("checkpoints", run.checkpoint_count, Kind.COUNT),
         Fact("median_size_bytes", _median(sizes), Kind.BYTES, "size, median"),
         Fact("median_took_s", _median(seconds), Kind.SECONDS, "took, median"),
         Fact("median_interval_s", _median(intervals), Kind.SECONDS, "between two, median"),

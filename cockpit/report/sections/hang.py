@@ -46,7 +46,7 @@ def _blocks(store: Store, run: RunView, found: Verdict) -> tuple[Block, ...]:
     groups: list[tuple[Value, ...]] = [
         (group_name(of), seq, of.op if seq == of.seq else "", of.shape, format.ranks(ranks))
         for of in found.groups
-        for seq, ranks in of.last_called.items()
+        for seq, ranks in of.called.items()
     ]
     if groups:
         columns: tuple[Column, ...] = (

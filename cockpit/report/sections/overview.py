@@ -96,7 +96,7 @@ def key_numbers(run: RunView, goodput_percent: float | None) -> Facts:
         Fact("goodput_percent", goodput_percent, Kind.PERCENT, "goodput"),
         Fact("attempts", len(run.attempts) or None, Kind.COUNT),
         Fact("steps_lost", sum(steps_lost(run).values()), Kind.COUNT, "steps repeated"),
-        Fact("checkpoints", len(run.checkpoints), Kind.COUNT),
+        Fact("checkpoints", run.checkpoint_count, Kind.COUNT),
         _over_time(run, "tokens_per_s", Kind.RATE, "tokens"),
         _over_time(run, "mfu_percent", Kind.PERCENT, "MFU"),
         _over_time(run, "gpu_utilization_percent", Kind.PERCENT, "GPU utilisation"),

@@ -22,10 +22,8 @@ LEAST_S = 1.0
 class Pace:
     """Shared by the sources of one cluster. `wake` may be called from any thread."""
 
-    def __init__(
-        self, *, rest_after_s: float = REST_AFTER_S, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._rest_after_s, self._clock = rest_after_s, clock
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._active_s = clock()
         self._jobs_alive = False
         self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
@@ -34,7 +32,7 @@ class Pace:
 
     @property
     def at_rest(self) -> bool:
-        return not self._jobs_alive and self._clock() - self._active_s >= self._rest_after_s
+        return not self._jobs_alive and self._clock() - self._active_s >= REST_AFTER_S
 
     def wake(self) -> None:
         """Something was requested or has changed: sources that wait poll at once."""

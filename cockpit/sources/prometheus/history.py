@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from cockpit.sources.prometheus import serve
 from cockpit.sources.prometheus.api import Curve
 from training.telemetry.metric_table import CURVES
 
@@ -45,8 +46,8 @@ _BY_RANK = "max by (__name__, rank)"
 
 
 def presence(selector: str) -> str:
-    """Which of all that is read here, or by `dcgm`, the server has: one series a name."""
-    names = f"(ray_)?{_PREFIX}step|ray_node_cpu_count|DCGM_FI_.*"
+    """Which of all that is read here, by `dcgm` or `serve`, the server has: one series a name."""
+    names = f"(ray_)?{_PREFIX}step|ray_node_cpu_count|DCGM_FI_.*|{serve.LATENCY}"
     return f"count by (__name__) ({_series(names, selector=selector)})"
 
 

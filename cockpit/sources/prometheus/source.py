@@ -14,10 +14,16 @@ from typing import Unpack
 from msgspec import Struct
 
 from cockpit.format import in_seconds
-from cockpit.model.event import Event, GpuActivityListed, HistoryLoaded, SourceHealth
+from cockpit.model.event import (
+    Event,
+    GpuActivityListed,
+    HistoryLoaded,
+    ServeMeasured,
+    SourceHealth,
+)
 from cockpit.model.tracking import RunRef, Runs, no_runs
 from cockpit.sources.polling.source import PollingOptions, PollingSource
-from cockpit.sources.prometheus import dcgm
+from cockpit.sources.prometheus import dcgm, serve
 from cockpit.sources.prometheus import history as history
 from cockpit.sources.prometheus.api import Curve, Prometheus
 from cockpit.sources.prometheus.settings import NOWHERE, PrometheusSettings
@@ -49,7 +55,7 @@ class _Asked(Struct):
 
 
 class PrometheusSource(PollingSource):
-    """HistoryLoaded, once for each curve of a run; GpuActivityListed; SourceHealth.
+    """HistoryLoaded, once for each curve of a run; GpuActivityListed; ServeMeasured; SourceHealth.
 
     `runs` returns the watched runs, and is awaited on the loop of this source. `settings` may
     be a function that finds out; while its answer has no address, this source is absent.
@@ -120,6 +126,9 @@ class PrometheusSource(PollingSource):
             if gpus or self._listed:
                 yield GpuActivityListed(at_s=self._clock(), source=self.name, gpus=gpus)
             self._listed = bool(gpus)
+        if serve.LATENCY in self._has:
+            loads = serve.loads(await client.instant(serve.query(selector)))
+            yield ServeMeasured(at_s=self._clock(), source=self.name, loads=loads)
         due = [run for run in await self._runs() if self._is_due(run)]
         for run in due[:RUNS_A_POLL]:
             asked = self._asked[run.id]

@@ -12,6 +12,7 @@ from cockpit.model.death import MemoryKill
 from cockpit.model.decoding.value_range import count, moment_s
 from cockpit.model.run import Job, JobStatus, RunState
 from cockpit.model.secret import masked, masked_lines, masked_value
+from cockpit.model.serve import Deployment, Replica
 from cockpit.model.text import clean_lines, one_line
 
 MIB = 1024 * 1024
@@ -117,6 +118,45 @@ def log_files(answer: Any) -> tuple[str, ...]:
     names = [str(name) for listed in by_component.values() for name in listed]
     # The name is also used to request the file: one that cannot be displayed is left out.
     return tuple(sorted(name for name in names if name.isprintable() and not name.endswith("/")))
+
+
+def deployments(answer: Any) -> tuple[Deployment, ...]:
+    """`/api/serve/applications/`: the deployments of all applications, by name."""
+    found = [
+        _deployment(app, raw)
+        for _, app in sorted(answer["applications"].items())
+        for _, raw in sorted(app["deployments"].items())
+    ]
+    return tuple(found)
+
+
+def _deployment(app: Mapping[str, Any], raw: Mapping[str, Any]) -> Deployment:
+    topology = app.get("deployment_topology") or {}
+    is_ingress = topology.get("ingress_deployment") in (None, raw["name"])
+    scaling = (raw.get("deployment_config") or {}).get("autoscaling_config")
+    return Deployment(
+        app=one_line(str(app["name"])),
+        name=one_line(str(raw["name"])),
+        status=one_line(str(raw["status"]), 40),
+        message=masked(one_line(str(raw.get("message") or app.get("message") or ""), 600)),
+        route=one_line(str(app.get("route_prefix") or "")) if is_ingress else "",
+        app_status=one_line(str(app["status"]), 40),
+        deployed_s=moment_s(float(app.get("last_deployed_time_s") or 0.0)) or None,
+        target=count(raw.get("target_num_replicas") or 0),
+        bounds=(int(scaling["min_replicas"]), int(scaling["max_replicas"])) if scaling else None,
+        replicas=tuple(_replica(replica) for replica in raw.get("replicas") or ()),
+    )
+
+
+def _replica(raw: Mapping[str, Any]) -> Replica:
+    return Replica(
+        id=one_line(str(raw["replica_id"]), 80),
+        state=one_line(str(raw["state"]), 40),
+        node_ip=one_line(str(raw.get("node_ip") or "")),
+        pid=int(raw.get("pid") or 0),
+        started_s=moment_s(float(raw.get("start_time_s") or 0.0)) or None,
+        log=_log_name(str(raw.get("log_file_path") or "").lstrip("/")),
+    )
 
 
 def _float(value: Any) -> float | None:

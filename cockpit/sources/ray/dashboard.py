@@ -19,6 +19,7 @@ from cockpit.model.cluster import DashboardRoute, Node
 from cockpit.model.death import MemoryKill
 from cockpit.model.driver import NOTHING_RESERVED, DriverResources
 from cockpit.model.run import Job
+from cockpit.model.serve import Deployment
 from cockpit.model.text import one_line
 from cockpit.sources.ray import answers
 from cockpit.sources.ray.answers import TrainRun
@@ -157,6 +158,19 @@ class Dashboard:
                 return ()
             raise
         return _read(path, raw, answers.train_runs)
+
+    async def deployments(self) -> tuple[Deployment, ...]:
+        """Those of Ray Serve; empty when it does not run, or is not installed."""
+        path = "/api/serve/applications/"
+        try:
+            raw = await self._http.ask("GET", path)
+        except MissingError:
+            return ()
+        except AnswerError as error:
+            if error.status == 501:  # ray/dashboard/modules/serve/serve_head.py
+                return ()
+            raise
+        return _read(path, raw, answers.deployments)
 
     async def memory_kills(self) -> tuple[MemoryKill, ...]:
         """The workers that Ray's memory monitor has killed, as far as the GCS keeps the dead."""

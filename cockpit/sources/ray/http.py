@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import re
 import ssl
 import sys
 import time
@@ -393,6 +394,9 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+_KUBERNETES = re.compile(r'"kind":\s*"Status"')
+
+
 def _refused(route: DashboardRoute, path: str, status: int, body: str) -> CockpitError:
     """The error for an answer that is not a success."""
     # Ray responds with a traceback, whose last line is the error.
@@ -408,7 +412,8 @@ def _refused(route: DashboardRoute, path: str, status: int, body: str) -> Cockpi
     if status == 403:
         todo = "check that the token is this cluster's"
         return NotAllowedError(f"{where} refused the token", why, todo)
-    if status in (429, 502, 503, 504):
+    # The API server's answer about a Service that is deleted with its cluster is no answer of Ray.
+    if status in (429, 502, 503, 504) or (status == 404 and _KUBERNETES.search(body)):
         return UnreachableError(f"{where} is not ready", why, "it is tried again")
     if status == 404 or (status == 500 and ("not found" in body or "doesn't exist" in body)):
         return MissingError(f"{where} has no {path}", why, status=status, body=body)
