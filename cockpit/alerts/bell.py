@@ -18,14 +18,12 @@ def is_quiet(view: AlertView, now_s: float) -> bool:
     return True
 
 
-def loud(
-    alerts: Mapping[str, AlertView], now_s: float, least: Severity = Severity.WARNING
-) -> dict[str, Severity]:
+def loud(alerts: Mapping[str, AlertView], now_s: float) -> dict[str, Severity]:
     """Return the alerts that ring, by id, each with its severity."""
     return {
         key: view.alert.finding.severity
         for key, view in alerts.items()
-        if is_at_least(view.alert.finding.severity, least) and not is_quiet(view, now_s)
+        if is_at_least(view.alert.finding.severity, Severity.WARNING) and not is_quiet(view, now_s)
     }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -56,10 +57,14 @@ class CockpitApp(Connecting):
         protected: Sequence[ClusterPattern] = (),
         cluster: str = "",
         theme_name: str = DEFAULT_THEME,
+        context_themes: Mapping[str, str] = {},
     ) -> None:
-        """`cluster` names what is being connected to, for the screen until the cluster answers."""
+        """`cluster` names what is being connected to, for the screen until the cluster answers.
+
+        `context_themes`: by a pattern of contexts, the theme of their clusters.
+        """
         super().__init__(connect, read_only=read_only, protected=protected)
-        self.theme_name = theme_name
+        self.theme_name, self.context_themes = theme_name, context_themes
         self._begin_with_theme()
         self.animation_level = "none"
         self.cluster = cluster
@@ -135,6 +140,10 @@ class CockpitApp(Connecting):
         from cockpit.tui.main.screen import MainScreen
 
         self._drawn = (-1, -1, -1)
+        if self.context_themes and (ref := self.view_state().ref) is not None:
+            named = (name for pattern, name in self.context_themes.items()
+                     if fnmatchcase(ref.context, pattern))  # fmt: skip
+            self.theme = next(named, self.theme_name)
         if switched:
             self._reported.clear()
         for screen in self.screen_stack:
@@ -214,7 +223,7 @@ class CockpitApp(Connecting):
             if drill.id in self._reported or drill.id.partition(".")[0] in self.store.drilling:
                 continue
             measured = recovery(self.store, drill)
-            if is_settled(self.store.runs.get(drill.run_id), measured):
+            if is_settled(self.store, measured):
                 self._reported.add(drill.id)
                 self.notify_recovery(measured)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from msgspec import Struct
+from msgspec.structs import replace
 from textual.binding import Binding
-
-from cockpit.tui.views.charts.keys import CHART_KEYS
 
 VIEWS = (
     "overview",
@@ -20,6 +19,8 @@ VIEWS = (
     "alerts",
     "nodes",
     "fleet",
+    "runs",
+    "serve",
 )
 TITLES = {
     "overview": "Overview",
@@ -32,6 +33,8 @@ TITLES = {
     "alerts": "Alerts",
     "nodes": "K8s nodes",
     "fleet": "Fleet",
+    "runs": "Runs",
+    "serve": "Serve",
 }
 SHORT_TITLES = {
     "overview": "Over",
@@ -44,6 +47,8 @@ SHORT_TITLES = {
     "alerts": "Alert",
     "nodes": "Node",
     "fleet": "Fleet",
+    "runs": "Runs",
+    "serve": "Serve",
 }
 """For narrow terminals: all ten with their numbers, the time and one long title fit in 80 cells."""
 NUMBERS = {
@@ -57,6 +62,8 @@ NUMBERS = {
     "alerts": "8",
     "nodes": "9",
     "fleet": "0",
+    "runs": "r",
+    "serve": "i",
 }
 """The key of each view."""
 
@@ -79,178 +86,89 @@ class Key(Struct, frozen=True):
 
     @property
     def everywhere(self) -> bool:
-        """Whether it does the same in every view that shows the cluster."""
-        return len(self.views) >= len(_ONE_CLUSTER)
+        """Whether it does the same in every view that shows the cluster, or in all but one."""
+        return len(set(_ONE_CLUSTER) - set(self.views)) <= 1
 
 
-_TABLES = ("ranks", "pods", "jobs", "drills", "trials", "alerts", "nodes", "fleet")
+_TABLES = ("ranks", "pods", "jobs", "drills", "trials", "alerts", "nodes", "fleet", "runs", "serve")
 _GROUPS = ("overview", "pods")
+_CHARTS = ("charts",)
 ONLY_KUBERNETES = ("cordon", "describe", "exec", "suspend")
 """Verbs that only a cluster in Kubernetes has."""
-_ONE_CLUSTER = tuple(view for view in VIEWS if view != "fleet")
+_ONE_CLUSTER = tuple(view for view in VIEWS if view not in ("fleet", "runs"))
 
 KEYS: tuple[Key, ...] = (
-    Key(
-        "open",
-        "",
-        "enter",
-        "open",
-        "Open the rank's page, the object, the job's log, the drill, the cluster",
-        _TABLES,
-    ),
-    Key(
-        "kill",
-        "K",
-        "K",
-        "kill",
-        "Kill the pod, or the pod under the rank (asks)",
-        ("overview", "ranks", "pods"),
-        "delete_pod",
-    ),
-    Key(
-        "drill",
-        "D",
-        "D",
-        "drill",
-        "Inject a fault and measure the recovery (asks)",
-        ("overview", "ranks", "pods", "drills"),
-        "drill",
-    ),
-    Key(
-        "abort",
-        "X",
-        "X",
-        "abort drill",
-        "Abort the running drill and undo its fault (asks)",
-        _ONE_CLUSTER,
-        footer=False,
-    ),
-    Key(
-        "scale_up",
-        "plus,equals_sign",
-        "+",
-        "scale",
-        "Scale the group up by one (asks)",
-        _GROUPS,
-        "scale",
-    ),
-    Key(
-        "scale_down",
-        "minus",
-        "-",
-        "scale",
-        "Scale the group down by one (asks)",
-        _GROUPS,
-        "scale",
-        footer=False,
-    ),
+    Key("open", "", "enter", "open",
+        "Open the rank's page, the object, the job's log, the drill, the cluster, the run",
+        _TABLES),
+    Key("kill", "K", "K", "kill", "Kill the pod, or the pod under the rank (asks)",
+        ("overview", "ranks", "pods"), "delete_pod"),
+    Key("drill", "D", "D", "drill", "Inject a fault and measure the recovery (asks)",
+        ("overview", "ranks", "pods", "drills"), "drill"),
+    Key("abort", "X", "X", "abort drill", "Abort the running drill and undo its fault (asks)",
+        _ONE_CLUSTER, footer=False),
+    Key("scale_up", "plus,equals_sign", "+", "scale", "Scale the group up by one (asks)", _GROUPS,
+        "scale"),
+    Key("scale_down", "minus", "-", "scale", "Scale the group down by one (asks)", _GROUPS, "scale",
+        footer=False),
     Key("shell", "x", "x", "shell", "Open a shell in the pod", ("ranks", "pods"), "exec"),
-    Key(
-        "cordon",
-        "C",
-        "C",
-        "cordon",
-        "Cordon or uncordon the node (asks)",
-        ("nodes",),
-        "cordon",
-    ),
+    Key("cordon", "C", "C", "cordon", "Cordon or uncordon the node (asks)", ("nodes",), "cordon"),
     Key("launch", "L", "L", "launch", "Launch a bundled job", _ONE_CLUSTER, verb="launch"),
-    Key(
-        "stop", "S", "S", "stop job", "Stop the selected job (asks)", ("overview", "jobs"), "launch"
-    ),
-    Key(
-        "suspend",
-        "U",
-        "U",
-        "suspend",
-        "Suspend or unsuspend the cluster (asks)",
-        ("overview",),
-        "suspend",
-    ),
+    Key("stop", "S", "S", "stop job", "Stop the selected job (asks)", ("overview", "jobs"),
+        "launch"),
+    Key("suspend", "U", "U", "suspend", "Suspend or unsuspend the cluster (asks)", ("overview",),
+        "suspend"),
     Key("logs", "l", "l", "logs", "Show the log of the job, or of the rank's pod", _ONE_CLUSTER),
-    Key(
-        "all_logs",
-        "v",
-        "v",
-        "all logs",
-        "Show all logs of the run, merged by time",
-        _ONE_CLUSTER,
-        footer=False,
-    ),
-    Key(
-        "object",
-        "y",
-        "y",
-        "object",
-        "Show the object as YAML",
-        ("overview", "ranks", "pods", "jobs", "trials", "nodes"),
-    ),
-    Key(
-        "describe",
-        "d",
-        "d",
-        "describe",
-        "Describe the object, with its events",
-        ("overview", "pods", "jobs", "nodes"),
-        "describe",
-    ),
-    Key(
-        "filter",
-        "slash",
-        "/",
-        "filter",
-        "Filter rows, lines or charts",
-        (*_TABLES, "charts"),
-    ),
+    Key("all_logs", "v", "v", "all logs", "Show all logs of the run, merged by time", _ONE_CLUSTER,
+        footer=False),
+    Key("object", "y", "y", "object", "Show the object as YAML; then copy it with c, n, m or o",
+        ("overview", "ranks", "pods", "jobs", "trials", "nodes", "runs", "serve")),
+    Key("describe", "d", "d", "describe", "Describe the object, with its events",
+        ("overview", "pods", "jobs", "nodes"), "describe"),
+    Key("filter", "slash", "/", "filter", "Filter rows, lines or charts", (*_TABLES, "charts")),
     Key("sort", "s", "s", "sort", "Sort by the next column; R reverses", _TABLES),
-    Key(
-        "reverse",
-        "R",
-        "R",
-        "reverse",
-        "Reverse the sort order",
-        _TABLES,
-        footer=False,
-    ),
-    Key(
-        "previous",
-        "P",
-        "P",
-        "previous",
-        "Show the pod's log before its last restart",
-        ("ranks", "pods"),
-        "logs",
-    ),
-    Key(
-        "pane",
-        "o",
-        "o",
-        "other pane",
-        "Focus the next pane of this view",
-        ("overview", "ranks", "pods", "jobs", "drills"),
-    ),
-    Key(
-        "heat",
-        "H",
-        "H",
-        "heat map",
-        "Heat map: a strip, the whole view, off",
-        ("ranks",),
-    ),
+    Key("reverse", "R", "R", "reverse", "Reverse the sort order", _TABLES, footer=False),
+    Key("previous", "P", "P", "previous", "Show the pod's log before its last restart",
+        ("ranks", "pods"), "logs"),
+    Key("pane", "o", "o", "other pane", "Focus the next pane of this view",
+        ("overview", "ranks", "pods", "jobs", "drills", "serve")),
+    Key("heat", "H", "H", "heat map", "Heat map: a strip, the whole view, off", ("ranks",)),
     Key("colour", "c", "c", "colour", "Color the heat map by the next metric", ("ranks",)),
     Key("stack", "T", "T", "stack", "Show the stack of the rank's process", ("ranks",)),
-    Key(
-        "profile",
-        "F",
-        "F",
-        "profile",
-        "Profile the rank's process as a flame graph (asks for how long)",
-        ("ranks",),
-    ),
-    *(
-        Key(key.id, key.keys, key.shown, key.label, key.help, ("charts",), footer=key.footer)
-        for key in CHART_KEYS
-    ),
+    Key("profile", "F", "F", "profile",
+        "Profile the rank's process as a flame graph (asks for how long)", ("ranks",)),
+    Key("chart_full", "enter", "enter", "full", "Show only this chart; esc shows all again",
+        _CHARTS),
+    Key("cursor_left", "left", "← →", "cursor",
+        "Move the cursor, which shows the values of all curves", _CHARTS),
+    Key("cursor_right", "right", "→", "cursor", "Move the cursor right", _CHARTS, footer=False),
+    Key("zoom_in", "plus,equals_sign,z", "+ -", "zoom", "Zoom in around the cursor", _CHARTS),
+    Key("zoom_out", "minus,Z", "-", "wider", "Zoom out around the cursor", _CHARTS, footer=False),
+    Key("pan_left", "left_square_bracket,pageup", "[ ]", "move", "Pan half a window earlier",
+        _CHARTS),
+    Key("pan_right", "right_square_bracket,pagedown", "]", "later", "Pan half a window later",
+        _CHARTS, footer=False),
+    Key("zoom_all", "f", "f", "all", "Show the whole run", _CHARTS),
+    Key("follow", "end,G", "end", "now", "Follow new data, without a cursor", _CHARTS),
+    Key("aggregate", "a", "a", "per rank", "One curve for each rank, or one for the run", _CHARTS),
+    Key("smooth", "s", "s", "smooth", "Smoothing: 0.6, 0.9, 0.97, off", _CHARTS),
+    Key("log_scale", "o", "o", "log", "Logarithmic or linear values", _CHARTS),
+    Key("x_axis", "x", "x", "axis", "X axis: time of day, time since the start, step", _CHARTS),
+    Key("compare", "c", "c", "compare", "Compare with other runs and recordings", _CHARTS),
+    Key("charts_next", "n", "n", "next", "Next page of charts; N the previous one", _CHARTS),
+    Key("charts_before", "N", "N", "before", "Previous page of charts", _CHARTS, footer=False),
+    Key("chart_next", "down,j", "↓ ↑", "chart", "Next chart, previous chart", _CHARTS,
+        footer=False),
+    Key("chart_before", "up,k", "↑", "chart", "Previous chart", _CHARTS, footer=False),
+    Key("cursor_far_left", "shift+left", "shift ← →", "far", "Move the cursor by ten cells",
+        _CHARTS, footer=False),
+    Key("cursor_far_right", "shift+right", "shift →", "far", "Move the cursor ten cells right",
+        _CHARTS, footer=False),
+    Key("cursor_begin", "home,g", "home", "start", "Move the cursor to the left edge", _CHARTS,
+        footer=False),
+    Key("compare_runs", "c", "c", "compare", "Mark the run, or compare it with the marked one",
+        ("runs",)),
+    Key("annotate", "a", "a", "tags, note", "Edit the tags and the note of the run", ("runs",)),
     Key("acknowledge", "a", "a", "seen", "Acknowledge the alert (silences the bell)", ("alerts",)),
     Key("snooze", "z", "z", "snooze", "Snooze the alert for 15 minutes", ("alerts",)),
     Key("snooze_long", "Z", "Z", "1 h", "Snooze the alert for an hour", ("alerts",)),
@@ -261,14 +179,9 @@ KEYS: tuple[Key, ...] = (
     Key("theme", "t", "t", "theme", "Switch to the next theme", footer=False),
     Key("save", "w", "w", "save", "Save the UI as SVG and as text", footer=False),
     Key("help", "question_mark", "?", "help", "Show the keys of this view"),
-    Key(
-        "quit",
-        "q",
-        "q",
-        "quit",
-        "Quit; the cluster and the run continue (a demo's cluster is deleted)",
-    ),
-)
+    Key("quit", "q", "q", "quit",
+        "Quit; the cluster and the run continue (a demo's cluster is deleted)"),
+)  # fmt: skip
 
 BY_ID = {key.id: key for key in KEYS}
 _USED = Counter(name for key in KEYS for name in key.keys.split(",") if name)
@@ -276,7 +189,7 @@ SHARED = frozenset(key.id for key in KEYS if any(_USED[name] > 1 for name in key
 """Keys with a different action in another view: each works in its own views only."""
 
 MOVING: tuple[tuple[str, str], ...] = (
-    ("1 … 9 0", "open the view with that number"),
+    ("1 … 9 0 r i", "open the view with that key"),
     ("tab shift+tab", "next view, previous view"),
     ("↑ ↓ j k", "one row up or down"),
     ("g G home end", "first or last row"),
@@ -285,12 +198,15 @@ MOVING: tuple[tuple[str, str], ...] = (
 )
 
 
+KEYMAP: dict[str, str] = {}
+"""The keys that the configuration moves, by the id of the binding; see `cockpit.tui.keymap`."""
+
 OPENS_PROMPT = ("command", "filter")
 """These take precedence: the app runs them before it sends the keys typed after them anywhere."""
 
 
 def bindings() -> list[Binding]:
-    """Of the main screen. Each has an id, so that a keymap can move it."""
+    """Of the main screen, as they are without a keymap. Each has an id."""
     views = [
         Binding(NUMBERS[name], f"view('{name}')", TITLES[name], id=f"view_{name}") for name in VIEWS
     ]
@@ -309,7 +225,13 @@ def bindings() -> list[Binding]:
 
 def keys_of(view: str, *, kubernetes: bool = True) -> tuple[Key, ...]:
     """The keys that do something in this view, those of the view alone first."""
-    here = [key for key in KEYS if view in key.views]
+    here = [moved(key) for key in KEYS if view in key.views]
     if not kubernetes:
         here = [key for key in here if key.verb not in ONLY_KUBERNETES]
     return tuple(sorted(here, key=lambda key: key.everywhere))
+
+
+def moved(key: Key) -> Key:
+    """The key where the keymap has it."""
+    there = KEYMAP.get(key.id)
+    return key if there is None else replace(key, keys=there, shown=there.replace(",", " "))

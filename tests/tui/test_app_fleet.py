@@ -92,6 +92,22 @@ async def test_with_several_clusters_and_none_named_the_fleet_is_there_to_choose
         seen.app.connection.close()  # type: ignore[union-attr]
 
 
+async def test_theme_is_that_of_the_context(cockpit: Open) -> None:
+    other = digits()
+    other.advance(60)
+    route = leads_to(other, [])
+    async with cockpit(simulation=kube(), fleet=fleet(NOW_S), reconnect=route) as seen:
+        before = seen.app.theme
+        seen.app.context_themes = {f"{CONTEXT[:2]}*": "high-contrast", "*": "ansi-16"}
+        await seen.app.show_cluster(switched=False)
+        assert seen.app.theme == "high-contrast"
+        seen.app.context_themes = {CONTEXT: "high-contrast"}
+        await seen.press("colon", *"cluster llm-eval", "enter")
+        await seen.sees("local:demo")
+        assert seen.app.theme == before, "a cluster of no context has the theme of the settings"
+        other.session.close()
+
+
 async def test_switching_forgets_the_cluster_before_and_closes_its_session(cockpit: Open) -> None:
     other = digits()
     other.advance(60)
@@ -142,7 +158,7 @@ async def test_while_the_way_is_made_the_screen_lives_and_the_last_wish_counts(
         asked.append(ref.name)
         simulation = first if ref == OTHER else second
         if ref == OTHER:
-            slow.wait(10)
+            slow.wait(60)
         simulation.session.start()
         return Connection(simulation.session, simulation.actions)
 
@@ -166,7 +182,7 @@ async def test_dialogs_of_the_previous_cluster_are_closed(cockpit: Open) -> None
     other.advance(60)
 
     def reconnect(ref: ClusterRef, say: Log) -> Connection:
-        go.wait(10)
+        go.wait(60)
         other.session.start()
         return Connection(other.session, other.actions)
 
@@ -190,7 +206,7 @@ async def test_help_that_is_read_during_the_start_stays_and_the_cluster_is_there
     simulation.advance(60)
 
     def connect(say: Log) -> Connection:
-        go.wait(10)
+        go.wait(60)
         return Connection(simulation.session, simulation.actions)
 
     app = CockpitApp(connect)

@@ -202,7 +202,7 @@ async def test_objects_and_descriptions_are_those_of_the_cluster(cockpit: Open) 
 async def test_an_object_is_copied_to_the_clipboard(cockpit: Open) -> None:
     async with cockpit(simulation=kube()) as seen:
         await seen.press("4", "y")
-        await seen.sees("c copies, esc closes", "kind: pod")
+        await seen.sees("copy: c text", "kind: pod")
         page = seen.app.screen
         assert isinstance(page, Reading)
         await seen.press("c")

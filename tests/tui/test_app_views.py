@@ -32,6 +32,8 @@ async def test_numbers_and_tab_move_between_views(cockpit: Open) -> None:
         await seen.press("tab")
         await seen.sees("SAMPLES/S")
         await seen.press("shift+tab", "shift+tab")
+        await seen.sees("Runs · 1, 1 live")
+        await seen.press("shift+tab")
         await seen.sees("Nothing is wrong")
 
 

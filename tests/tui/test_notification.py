@@ -19,6 +19,20 @@ def test_notification_is_one_sequence_without_control_characters_of_the_text() -
     assert not {char for char in sequence[1:-1] if ord(char) < 32}
 
 
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"TERM": "foot"},
+        {"TERM": "rxvt-unicode-256color"},
+        {"TERM": "xterm-256color", "VTE_VERSION": "7600"},
+    ],
+)
+def test_terminal_with_titles_gets_one_notification_with_a_title(
+    environment: dict[str, str],
+) -> None:
+    assert notification("slow; very", environment) == "\x1b]777;notify;cockpit;slow; very\x07"
+
+
 def test_tmux_passes_the_sequence_on() -> None:
     sequence = notification("slow", {"TERM": "tmux-256color", "TMUX": "/tmp/tmux,1,0"})
     assert sequence == "\x1bPtmux;\x1b\x1b]9;cockpit: slow\x07\x1b\\"

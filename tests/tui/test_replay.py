@@ -119,7 +119,7 @@ async def test_space_continues_and_holds(path: Path) -> None:
         await seen.press("p")
         assert seen.player.paused
         seen.wall.now_s += 2.0
-        await seen.pilot.pause(0.3)
+        seen.app.tick()
         assert seen.at_s == 80
 
 

@@ -13,6 +13,7 @@ from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 from cockpit.tui.app_base import AppBase
 from cockpit.tui.changes.changes import allowed
+from cockpit.tui.changes.copies import copies
 from cockpit.tui.changes.object_yaml import yaml
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.view_state import Target
@@ -32,7 +33,8 @@ async def show_object(app: AppBase, target: Target) -> None:
     found = _known(app.store, target)
     if found is None:
         raise CockpitError(f"There is no {target.kind} {target.name} any more.")
-    app.push_screen(Reading(f"{target.kind} {target.name}", yaml(found)))
+    title = f"{target.kind} {target.name}"
+    app.push_screen(Reading(title, yaml(found), copies(target, app.store.ref)))
 
 
 async def describe(app: AppBase, target: Target) -> None:
@@ -80,7 +82,8 @@ async def _read(
     app: AppBase, shown: Target, how: str, answer: Coroutine[Any, Any, str], first: str = ""
 ) -> None:
     """The page opens at once, and is filled when the response arrives, below `first`."""
-    page = Reading(f"{shown.kind} {shown.name}{how}", f"{first}Loading…")
+    more = copies(shown, app.store.ref) if not how else {}
+    page = Reading(f"{shown.kind} {shown.name}{how}", f"{first}Loading…", more)
     app.push_screen(page)
     try:
         text = await app.submit(answer)
@@ -109,6 +112,8 @@ def _known(store: Store, target: Target) -> object:
                 "message": store.health_message,
                 "ray_version": store.ray_version,
             }
+        case "deployment":
+            return store.deployments.get(target.name)
         case "trial":
             name, _, trial = target.name.rpartition("/")
             experiment = store.experiments.get(name)

@@ -108,20 +108,10 @@ def typed(terms: Sequence[str]) -> DrillForm:
                 if not separator:
                     raise _wrong(f"{one_line(value)!r} is not KEY=VALUE.")
                 given[name] = text
-            case "--count":
-                form = replace(form, count=value)
-            case "--seed":
-                form = replace(form, seed=value)
-            case "--within":
-                form = replace(form, within=value)
-            case "--lost":
-                form = replace(form, lost=value)
-            case "--max-share":
-                form = replace(form, share=value)
-            case "--max-pods":
-                form = replace(form, pods=value)
             case "--probe":
                 hypothesis.append(value)
+            case "--count" | "--seed" | "--within" | "--lost" | "--max-share" | "--max-pods":
+                form = replace(form, **{flag.removeprefix("--").removeprefix("max-"): value})
             case _:
                 raise _wrong(f"There is no {one_line(flag)}.")
     return replace(form, values=given, hypothesis="; ".join(hypothesis))

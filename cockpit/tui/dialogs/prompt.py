@@ -1,4 +1,4 @@
-"""The line at the bottom that takes a command or a filter."""
+"""The line at the bottom that takes a command, a filter, or tags and a note."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from textual.message import Message
 from textual.suggester import Suggester
 from textual.widgets import Input
 
-COMMAND, FILTER = ":", "/"
+COMMAND, FILTER, NOTE = ":", "/", "#"
+_PLACEHOLDERS = {
+    COMMAND: "a command; tab completes",
+    FILTER: "only lines with …",
+    NOTE: "#tag #tag and a note; enter stores them, esc leaves them",
+}
 
 
 class _Completions(Suggester):
@@ -24,7 +29,7 @@ class _Completions(Suggester):
 
 
 class Prompt(Input):
-    """Hidden until `ask`. A filter applies while it is typed; a command on Enter."""
+    """Hidden until `ask`. A filter applies while it is typed; the others on Enter."""
 
     DEFAULT_CSS = """
     Prompt { display: none; height: 1; border: none; padding: 0 1; background: $surface; }
@@ -38,7 +43,7 @@ class Prompt(Input):
     ]
 
     class Entered(Message):
-        """A command line, or the current filter."""
+        """A command line, the current filter, or tags and a note."""
 
         def __init__(self, mode: str, line: str) -> None:
             super().__init__()
@@ -48,7 +53,7 @@ class Prompt(Input):
         """The prompt is hidden again."""
 
     def __init__(self, complete: Callable[[str], list[str]]) -> None:
-        super().__init__(compact=True)
+        super().__init__(compact=True, select_on_focus=False)
         self.mode = COMMAND
         self._complete = _Completions(complete)
         self._history: list[str] = []
@@ -56,7 +61,7 @@ class Prompt(Input):
 
     def ask(self, mode: str, line: str = "") -> None:
         self.mode, self.display = mode, True
-        self.placeholder = "a command; tab completes" if mode == COMMAND else "only lines with …"
+        self.placeholder = _PLACEHOLDERS[mode]
         self.suggester = self._complete if mode == COMMAND else None
         self.value = line
         self.cursor_position = len(line)
@@ -75,6 +80,8 @@ class Prompt(Input):
         if self.mode == COMMAND and line:
             self._history = [*(x for x in self._history if x != line), line][-100:]
             self.post_message(self.Entered(COMMAND, line))
+        elif self.mode == NOTE:
+            self.post_message(self.Entered(NOTE, line))
 
     def on_blur(self, event: events.Blur) -> None:
         if self.display:

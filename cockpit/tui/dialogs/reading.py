@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from typing import ClassVar, TypeAlias
 
 from textual import events
@@ -17,6 +18,8 @@ from cockpit.model.text import clean, one_line
 from cockpit.tui.dialogs.dialog import Dialog
 from cockpit.tui.main.titles import entitle
 
+JSON = "o"
+"""The key that copies the shown YAML as JSON, where the text is YAML."""
 Laid: TypeAlias = Callable[[int], Content]
 """Lays a text out for a width in cells."""
 
@@ -27,7 +30,10 @@ class Reading(Dialog[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,y,d,enter", "dismiss(None)", "Close"),
-        Binding("c", "copy", "Copy the text to the clipboard of the terminal"),
+        Binding("c", "copy('c')", "Copy the text to the clipboard of the terminal"),
+        Binding("n", "copy('n')", "Copy the name"),
+        Binding("m", "copy('m')", "Copy the command"),
+        Binding(JSON, f"copy('{JSON}')", "Copy as JSON"),
         Binding("j,down", "scroll(1)", "Down"),
         Binding("k,up", "scroll(-1)", "Up"),
         Binding("pagedown,space", "page(1)", "A page down"),
@@ -36,16 +42,24 @@ class Reading(Dialog[None]):
         Binding("G,end", "end(True)", "Bottom"),
     ]
 
-    def __init__(self, title: str, text: str | Content | Laid) -> None:
+    def __init__(
+        self, title: str, text: str | Content | Laid, copies: Mapping[str, tuple[str, str]] = {}
+    ) -> None:
+        """`copies`: more to copy, by key (`n`, `m`, `o`): what it is called, and its text.
+
+        JSON without a text is made of the YAML that is shown.
+        """
         super().__init__()
+        self.copies = copies
         self.heading = one_line(title)
         self.text: str | Content | Laid = _clean(text) if isinstance(text, str) else text
 
     def compose(self) -> ComposeResult:
         with VerticalScroll() as box:
             entitle(box, self.heading)
-            is_text = isinstance(self.text, str)
-            box.border_subtitle = "c copies, esc closes" if is_text else "esc closes"
+            more = "".join(f" · {key} {label}" for key, (label, _) in self.copies.items())
+            copy = f"copy: c text{more} · esc closes" if more else "c copies, esc closes"
+            box.border_subtitle = "esc closes" if callable(self.text) else copy
             yield _Text()
 
     def on_mount(self) -> None:
@@ -58,12 +72,19 @@ class Reading(Dialog[None]):
         if self.is_mounted:
             self.query_one(_Text).show(self.text)
 
-    def action_copy(self) -> None:
+    def action_copy(self, key: str) -> None:
         """By OSC 52, which also reaches the terminal at the other end of an SSH connection."""
-        if isinstance(self.text, str):
-            self.app.copy_to_clipboard(self.text)
-            lines = plural(len(self.text.splitlines()), "line")
-            self.app.notify(f"Copied {lines}, if the terminal allows it (OSC 52).")
+        if callable(self.text):
+            return  # the keys of a view
+        shown = self.text if isinstance(self.text, str) else self.text.plain
+        label, text = ("text", shown) if key == "c" else self.copies.get(key, ("", ""))
+        if not label:
+            return
+        text = text or (_json(shown) if key == JSON else "")
+        self.app.copy_to_clipboard(text)
+        lines = plural(len(text.splitlines()), "line")
+        what = one_line(text) if lines == "1 line" else f"{lines} of {label}"
+        self.app.notify(f"Copied {what}, if the terminal allows it (OSC 52).", markup=False)
 
     def action_scroll(self, lines: int) -> None:
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
@@ -99,6 +120,16 @@ class _Text(Static):
         if callable(self._shown) and width != self._laid_for:
             self._laid_for = width
             self.update(self._shown(width))
+
+
+def _json(text: str) -> str:
+    """The YAML as JSON; the text itself if it is none, such as an error."""
+    import yaml
+
+    try:
+        return json.dumps(yaml.load(text, yaml.CSafeLoader), indent=2, ensure_ascii=False)
+    except (yaml.YAMLError, TypeError):
+        return text
 
 
 def _clean(text: str) -> str:

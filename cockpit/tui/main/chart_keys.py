@@ -25,7 +25,8 @@ def _on_charts(change: Callable[[ChartsView], None]) -> Callable[[Charting], Non
 class Charting(Viewing):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """A key that two views use acts on the visible one."""
-        if action in keys.SHARED and self.view_name not in keys.BY_ID[action].views:
+        own = keys.BY_ID if keys.KEYMAP else keys.SHARED
+        if action in own and self.view_name not in keys.BY_ID[action].views:
             return False
         return super().check_action(action, parameters)
 

@@ -52,6 +52,10 @@ class Viewing(Screen[None]):
         """Show all logs of the run."""
         raise NotImplementedError
 
+    async def ask(self, mode: str, line: str = "") -> None:
+        """Ask for a line at the bottom of the screen; see `Prompt`."""
+        raise NotImplementedError
+
     async def action_view(self, name: str) -> None:
         """Show the view of that name."""
         raise NotImplementedError

@@ -74,13 +74,16 @@ class Tabs(Line):
             right = Content.assemble(Content.styled("read-only ", "$muted"), " ", right)
         width = self.size.width
         names = views_of(state)
+        few = [name for name in names if NUMBERS[name].isdecimal() or name == view]
         for brand, labels, end in (
             (" cockpit ", _labels(view, names, gap=" "), right),
             (" ", _labels(view, names, gap=" "), right),
             ("", _labels(view, names), right),
+            ("", _labels(view, few), right),
             ("", _short_labels(view, names), right),
-            ("", _short_labels("", names), mode),
-            (" ", _labels(view, names, gap=" ", long=False), right),
+            ("", _short_labels(view, few), right),
+            ("", _short_labels("", few), mode),
+            (" ", _labels(view, few, gap=" ", long=False), right),
         ):
             if len(brand) + sum(len(text) for _, text in labels) + end.cell_length <= width:
                 right = end
@@ -96,10 +99,11 @@ class Tabs(Line):
 
 
 def views_of(state: ViewState) -> tuple[str, ...]:
-    """The views that have something to show here: K8s nodes and a fleet only Kubernetes has."""
+    """The views that have something to show: nodes and a fleet on Kubernetes, Serve if it runs."""
     there = {
         "nodes": state.on_kubernetes or bool(state.store.kubernetes_nodes),
         "fleet": state.fleet is not None,
+        "serve": bool(state.store.deployments),
     }
     return tuple(name for name in VIEWS if there.get(name, True))
 

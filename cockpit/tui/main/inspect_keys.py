@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from cockpit.store.selectors import current_run
-from cockpit.tui.main.current_view import Viewing
+from cockpit.tui.main.run_keys import ComparingRuns
 from cockpit.tui.view_state import Target
 
 
-class Inspecting(Viewing):
+class Inspecting(ComparingRuns):
     async def action_open(self) -> None:
         target = self.target()
         if target is None:
@@ -33,7 +33,9 @@ class Inspecting(Viewing):
     def action_object(self) -> None:
         from cockpit.tui.changes import inspection
 
-        if (target := self._inspected()) is not None:
+        if self.view_name == "runs":
+            super().action_object()
+        elif (target := self._inspected()) is not None:
             self.cockpit.attempt(inspection.show_object(self.cockpit, target))
 
     def action_describe(self) -> None:

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 
-from cockpit.tui import keys
+from cockpit.tui import keymap, keys
 from cockpit.tui.main.alert_keys import Alerting
 from cockpit.tui.main.change_keys import Changing
 from cockpit.tui.main.chart_keys import Charting
@@ -37,6 +37,7 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
 
     def __init__(self) -> None:
         super().__init__()
+        keymap.rebind(self._bindings)
         self.prompt: Prompt | None = None
 
     def compose(self) -> ComposeResult:
@@ -75,8 +76,8 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
     async def action_view(self, name: str) -> None:
         """Show that view; each is created when it is first shown."""
         self.view_name = name
-        # Without a cluster only the fleet has data.
-        there = self.cockpit.session is not None
+        # Without a cluster only the fleet and the recordings have data.
+        there = self.cockpit.session is not None or name == "runs"
         there = there or (name == "fleet" and self.cockpit.connection is not None)
         self.shown = shown = name if there else "starting"
         if shown not in self.views:
@@ -197,19 +198,19 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
         return super().check_action(action, parameters)
 
     async def action_command(self) -> None:
-        await self._ask(":")
+        await self.ask(":")
 
     async def action_filter(self) -> None:
-        await self._ask("/")
+        await self.ask("/")
 
-    async def _ask(self, mode: str) -> None:
+    async def ask(self, mode: str, line: str = "") -> None:
         if self.prompt is None:
             from cockpit.tui.dialogs.prompt import Prompt
 
             self.prompt = Prompt(self._completions)
             await self.mount(self.prompt)
         self.query_one(KeyBar).display = False
-        self.prompt.ask(mode)
+        self.prompt.ask(mode, line)
 
     def on_prompt_entered(self, message: Prompt.Entered) -> None:
         from cockpit.tui.main import command_runner
@@ -217,6 +218,8 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
         if message.mode == "/":
             self.view.filter(message.line)
             self.draw_now()
+        elif message.mode == "#":
+            self.annotate(message.line)
         else:
             self.cockpit.attempt(command_runner.run(self, message.line))
 

@@ -26,25 +26,15 @@ REPLAY_KEYS: tuple[Key, ...] = (
     Key("replay_on", "full_stop", ".", "+10 s", "10 seconds forward"),
     Key("replay_back_far", "less_than_sign", "<", "-1 min", "A minute back"),
     Key("replay_on_far", "greater_than_sign", ">", "+1 min", "A minute forward"),
-    Key(
-        "replay_marker_before",
-        "left_parenthesis",
-        "(",
-        "before",
-        "To the previous attempt, drill, alert or mark",
-    ),
-    Key(
-        "replay_marker_next",
-        "right_parenthesis",
-        ")",
-        "next",
-        "To the next attempt, drill, alert or mark",
-    ),
+    Key("replay_marker_before", "left_parenthesis", "(", "before",
+        "To the previous attempt, drill, alert or mark"),
+    Key("replay_marker_next", "right_parenthesis", ")", "next",
+        "To the next attempt, drill, alert or mark"),
     Key("replay_slower", "left_curly_bracket", "{", "slower", "Slower"),
     Key("replay_faster", "right_curly_bracket", "}", "faster", "Faster"),
     Key("replay_begin", "circumflex_accent", "^", "begin", "To its beginning"),
     Key("replay_end", "dollar_sign", "$", "end", "To its end"),
-)
+)  # fmt: skip
 
 
 class ReplayScreen(MainScreen):

@@ -18,7 +18,7 @@ def width_of(text: str) -> int:
     return len(text) if text.isascii() else cell_len(text)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def fit(text: str, width: int, align: Align = "left", cut: Cut = "end") -> str:
     """The text in exactly `width` cells; an ellipsis replaces what does not fit."""
     if width <= 0:

@@ -1,7 +1,8 @@
 """A notification of the desktop, sent through the terminal.
 
 OSC 9 is shown by iTerm2, kitty, WezTerm, Ghostty and others, also over SSH; terminals without it
-ignore it (https://iterm2.com/documentation-escape-codes.html).
+ignore it (https://iterm2.com/documentation-escape-codes.html). foot, rxvt-unicode and terminals of
+VTE show OSC 777, with a title. A terminal gets one of the two, as some show both.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from cockpit.model.text import one_line
 LONGEST = 120
 WITHOUT = ("linux", "dumb", "unknown")
 """Values of TERM for terminals that may print the sequence."""
+WITH_TITLE = ("foot", "rxvt-unicode")
+"""How TERM begins for terminals with OSC 777."""
 
 
 def notification(text: str, environment: Mapping[str, str]) -> str:
@@ -20,9 +23,12 @@ def notification(text: str, environment: Mapping[str, str]) -> str:
 
     tmux passes it on where `allow-passthrough` is on (tmux(1)).
     """
-    if environment.get("TERM", "") in WITHOUT:
+    term, message = environment.get("TERM", ""), one_line(text, LONGEST)
+    if term in WITHOUT:
         return ""
-    sequence = f"\x1b]9;cockpit: {one_line(text, LONGEST)}\x07"
+    sequence = f"\x1b]9;cockpit: {message}\x07"
+    if term.startswith(WITH_TITLE) or environment.get("VTE_VERSION"):
+        sequence = f"\x1b]777;notify;cockpit;{message}\x07"
     if environment.get("TMUX"):
         return f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\"
     return sequence

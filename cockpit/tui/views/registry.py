@@ -55,4 +55,12 @@ def make(name: str) -> View:
             from cockpit.tui.views.fleet.view import FleetView
 
             return FleetView()
+        case "runs":
+            from cockpit.tui.views.runs.view import RunsView
+
+            return RunsView()
+        case "serve":
+            from cockpit.tui.views.serve.view import ServeView
+
+            return ServeView()
     raise KeyError(name)

@@ -10,7 +10,6 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from cockpit.tui.terminal.cells import ELLIPSIS, fit, width_of
-from cockpit.tui.theme import Palette
 from cockpit.tui.widgets.line_widget import LineWidget
 
 StyledLine: TypeAlias = list[tuple[str, str]]
@@ -51,7 +50,6 @@ class FewLines(LineWidget):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._lines: list[StyledLine] = []
-        self._palette: Palette | None = None
 
     def draw_lines(self) -> list[StyledLine]:
         """For the present size."""
@@ -68,18 +66,10 @@ class FewLines(LineWidget):
     def on_resize(self) -> None:
         self.draw_again()
 
-    def notify_style_update(self) -> None:
-        self._palette = None
-        super().notify_style_update()
-
     def render_line(self, y: int) -> Strip:
         width, base = self.size.width, self.rich_style
         if y >= len(self._lines):
             return Strip.blank(width, base)
-        if self._palette is None:
-            self._palette = Palette.of(self.app)
-        palette = self._palette
-        segments = [
-            Segment(text, base + palette.style(message)) for text, message in self._lines[y]
-        ]
+        style = self.palette.style
+        segments = [Segment(text, base + style(name)) for text, name in self._lines[y]]
         return Strip(segments).adjust_cell_length(width, base)

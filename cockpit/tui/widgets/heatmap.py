@@ -21,7 +21,6 @@ from textual.strip import Strip
 
 from cockpit.tui.terminal.cells import fit, width_of
 from cockpit.tui.terminal.symbols import Symbols, symbols
-from cockpit.tui.theme import Palette
 from cockpit.tui.widgets.line_widget import LineWidget
 
 USUAL = 2
@@ -85,6 +84,12 @@ def _per_line(ranks: int, width: int) -> int:
     return room if room < _GROUP else room // _GROUP * _GROUP
 
 
+class _RankMessage(Message):
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.rank = rank
+
+
 class HeatMap(LineWidget, can_focus=True):
     """A line of text, and the ranks below it, line by line."""
 
@@ -101,19 +106,11 @@ class HeatMap(LineWidget, can_focus=True):
         Binding("enter", "select", "Open", show=False),
     ]
 
-    class Highlighted(Message):
+    class Highlighted(_RankMessage):
         """The cursor moved to another rank."""
 
-        def __init__(self, rank: int) -> None:
-            super().__init__()
-            self.rank = rank
-
-    class Selected(Message):
+    class Selected(_RankMessage):
         """Enter on a rank, or a double click."""
-
-        def __init__(self, rank: int) -> None:
-            super().__init__()
-            self.rank = rank
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -124,7 +121,6 @@ class HeatMap(LineWidget, can_focus=True):
         self._line = 1
         """Cells of one line."""
         self._rank = -1
-        self._palette: Palette | None = None
 
     @property
     def fold(self) -> int:
@@ -165,16 +161,10 @@ class HeatMap(LineWidget, can_focus=True):
         self._lay_out()
         self.refresh()
 
-    def notify_style_update(self) -> None:
-        self._palette = None
-        super().notify_style_update()
-
     def render_line(self, y: int) -> Strip:
         width, base = self.size.width, self.rich_style
-        if self._palette is None:
-            self._palette = Palette.of(self.app)
         if y < HEAD_LINES:
-            return self._title_strip(width, base, self._palette)
+            return self._title_strip(width, base)
         first = (y - HEAD_LINES) * self._line
         here = self._shown[first : first + self._line]
         if not here:
@@ -271,7 +261,7 @@ class HeatMap(LineWidget, can_focus=True):
             x = _label(len(self._cells)) + column
             self.refresh(Region(x, line + HEAD_LINES, 1, 1))
 
-    def _title_strip(self, width: int, base: Style, palette: Palette) -> Strip:
+    def _title_strip(self, width: int, base: Style) -> Strip:
         segments: list[Segment] = []
         used = 0
         title = list(self._title)
@@ -282,13 +272,12 @@ class HeatMap(LineWidget, can_focus=True):
             if used + cells > width:
                 break
             for text, message in part:
-                segments.append(Segment(text, base + palette.style(message)))
+                segments.append(Segment(text, self._style(message, base)))
                 used += width_of(text)
         return Strip(segments).adjust_cell_length(width, base)
 
     def _style(self, text: str, base: Style) -> Style:
-        assert self._palette is not None
-        return base + self._palette.style(text)
+        return base + self.palette.style(text)
 
 
 def _worst(cells: Sequence[HeatCell]) -> HeatCell:

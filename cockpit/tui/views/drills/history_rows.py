@@ -107,7 +107,7 @@ class PastDrills:
         drill = measured.drill
         past = Past(key, drill.fault, drill.injected_s, (measured,))
         made = (past, _row(past))
-        if is_settled(store.runs.get(drill.run_id), measured):
+        if is_settled(store, measured):
             self._cache[key] = made
         return made
 

@@ -100,7 +100,7 @@ class DrillScreen(DetailScreen):
         going = False
         if self.past.record is None:
             kept = recovery(state.store, kept.drill)
-            going = not is_settled(state.store.runs.get(kept.drill.run_id), kept)
+            going = not is_settled(state.store, kept)
         self._set_text(f"title-{number}", as_content(page_rows.title(kept)))
         bar = self.query_one(f"#bar-{number}", RecoveryBar)
         bar.set_recovery(kept, state.now_s, scale_s, going=going)

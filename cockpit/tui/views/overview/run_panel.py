@@ -20,7 +20,14 @@ from cockpit.model.drill import Recovery
 from cockpit.model.run import Job, Phase
 from cockpit.model.text import one_line
 from cockpit.store.run import RunView
-from cockpit.store.selectors import LOSS_NAMES, STALE_AFTER_S, age_s, loss_of, only_reports
+from cockpit.store.selectors import (
+    LOSS_NAMES,
+    STALE_AFTER_S,
+    age_s,
+    loss_of,
+    only_reports,
+    retried_job,
+)
 from cockpit.tui.rows.text import (
     HEALTH_STYLES,
     attempt_end,
@@ -61,13 +68,17 @@ def health(view_state: ViewState, notes: Sequence[str] = ()) -> Content:
     return Content.assemble(*parts)
 
 
-def live(run: RunView, now_s: float, cause: Cause | None, stalled: Stall | None) -> Content:
+def live(
+    view_state: ViewState, run: RunView, cause: Cause | None, stalled: Stall | None
+) -> Content:
     """What the run does now, in a sentence."""
-    line = live_line(run, now_s, cause, stalled)
+    line = live_line(run, view_state.now_s, cause, stalled)
+    job = retried_job(view_state.store, run)
+    tries = f"; {job.tries} of RayJob {job.rayjob}" if job is not None else ""
     bad = stalled is not None or (run.state.is_over and not line.is_well)
     style = "good" if line.is_well else "bad" if bad else "warning"
     return Content.assemble(
-        Content.styled(f"{'●' if line.is_well else '▲'} ", f"${style}"), line.text
+        Content.styled(f"{'●' if line.is_well else '▲'} ", f"${style}"), line.text + tries
     )
 
 
@@ -269,7 +280,7 @@ def outcome(view_state: ViewState, measured: Recovery, width: int) -> Content:
         if measured.resumed_step is not None:
             more.insert(0, f"resumed at step {measured.resumed_step:,}")
         return _as_fits(Content.styled(text, "$good"), more, width)
-    if is_settled(view_state.store.runs.get(drill.run_id), measured):
+    if is_settled(view_state.store, measured):
         well = measured.interrupted is False
         text = f"{'✓' if well else '✗'} {brief(measured)}"
         return _as_fits(

@@ -120,7 +120,7 @@ class OverviewView(View):
         live.display = run is not None
         if run is not None:
             cause = found.cause if found is not None else None
-            live.update(run_panel.live(run, state.now_s, cause, stalled))
+            live.update(run_panel.live(state, run, cause, stalled))
         roomy = self.screen.has_class("-tall")
         facts = run_panel.facts(state, run, found, stalled, with_cause=roomy)
         self.query_one("#facts", Static).update(facts)
@@ -141,7 +141,7 @@ class OverviewView(View):
             return
         drill = state.store.drills[-1]
         measured = recovery(state.store, drill)
-        going = not is_settled(state.store.runs.get(drill.run_id), measured)
+        going = not is_settled(state.store, measured)
         bar.styles.height = 2 if going or self.screen.has_class("-tall") else 1
         bar.set_recovery(measured, state.now_s, going=going)
         content = run_panel.outcome(state, measured, self.size.width - 2)

@@ -14,12 +14,13 @@ from cockpit import format
 from cockpit.model.text import one_line
 from cockpit.store.run import AttemptView, RankView, RunView
 from cockpit.store.selectors import current_run, pod_of_rank
+from cockpit.tui.changes.copies import copies
 from cockpit.tui.changes.object_yaml import yaml
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.keys import BY_ID, Key
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.text import clock
-from cockpit.tui.view_state import ShowsLogs, ViewState
+from cockpit.tui.view_state import ShowsLogs, Target, ViewState
 from cockpit.tui.views.charts.curves import GPU, PLOTS, RunChart, has_gpus, marks_of, shown_for
 from cockpit.tui.views.detail_screen import DetailScreen
 from cockpit.tui.views.ranks.columns import RankLine, score_text
@@ -151,7 +152,8 @@ class RankScreen(DetailScreen):
                 "sample": rank.sample,
                 "reported": rank.reported,
             }
-            self.app.push_screen(Reading(f"rank {self.rank}", yaml(details)))
+            more = copies(Target("rank", str(self.rank)), self.cockpit.store.ref)
+            self.app.push_screen(Reading(f"rank {self.rank}", yaml(details), more))
 
     def action_stack(self) -> None:
         from cockpit.tui.views.ranks import stack

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -11,12 +12,12 @@ from cockpit.model.run import Trial, TrialStatus
 from cockpit.model.text import one_line
 from cockpit.store.store import Experiment, Store
 from cockpit.store.trials import best, in_order, varied
-from cockpit.tui.rows import filter as condition
+from cockpit.tui.rows.fields import Field, chosen, lazy_rows
 from cockpit.tui.rows.filter import Value
 from cockpit.tui.rows.sort import Order
 from cockpit.tui.terminal.symbols import Symbols, symbols
 from cockpit.tui.widgets.chart.sparkline import sparkline
-from cockpit.tui.widgets.table.table import Cell, Column, LazyRows, Row
+from cockpit.tui.widgets.table.table import Cell, Column, LazyRows
 
 SPARK_CELLS = 10
 CONFIG_COLUMNS = 12
@@ -63,11 +64,7 @@ class TrialLine(Struct, frozen=True):
         return max(0.0, (end_s or self.now_s) - trial.started_s)
 
 
-class _Field(Struct, frozen=True):
-    column: Column
-    value: Callable[[TrialLine], Value]
-    cell: Callable[[TrialLine], Cell]
-    names: tuple[str, ...] = ()
+_Field: TypeAlias = Field[TrialLine]
 
 
 def counts(trials: Sequence[Trial]) -> list[tuple[TrialStatus, int]]:
@@ -102,32 +99,10 @@ class TrialRows:
         self.lines = [
             line for experiment in experiments for line in _lines(store, experiment, now_s)
         ]
-        names = {
-            name: field.column.key
-            for field in self._fields
-            for name in (field.column.key, *field.names)
-        }
-        wanted = condition.parsed(order.text, names, MARKS)
-        self.problem = wanted.problem
-        by_key = {field.column.key: field for field in self._fields}
-        shown = [
-            line
-            for line in self.lines
-            if wanted.holds(
-                lambda key, line=line: by_key[key].value(line),  # type: ignore[misc]
-                lambda mark, line=line: _is_marked(line, mark),  # type: ignore[misc]
-                lambda line=line: _text(line),  # type: ignore[misc]
-            )
-        ]
-        field = by_key.get(order.by)
-        shown = condition.ordered(shown, field.value if field else None, down=order.down)
-        fields = self._fields
-
-        def make(index: int) -> Row:
-            line = shown[index]
-            return Row(line.key, tuple(field.cell(line) for field in fields))
-
-        return LazyRows([line.key for line in shown], make, {})
+        shown, self.problem = chosen(
+            self.lines, self._fields, order, text=_text, marks=MARKS, is_marked=_is_marked
+        )
+        return lazy_rows(shown, self._fields, lambda line: line.key)
 
 
 def _lines(store: Store, experiment: Experiment, now_s: float) -> list[TrialLine]:

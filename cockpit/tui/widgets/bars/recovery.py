@@ -19,15 +19,9 @@ class RecoveryBar(FewLines):
     DEFAULT_CSS = Path(__file__).with_suffix(".tcss").read_text(encoding="utf-8")
 
     def __init__(
-        self,
-        *,
-        empty: str = "No drill yet",
-        legend_lines: int = 1,
-        id: str | None = None,
-        classes: str | None = None,
+        self, *, legend_lines: int = 1, id: str | None = None, classes: str | None = None
     ) -> None:
         super().__init__(id=id, classes=classes)
-        self._empty = empty
         self._legend_lines = legend_lines
         self._recovery: Recovery | None = None
         self._now_s = 0.0
@@ -54,7 +48,7 @@ class RecoveryBar(FewLines):
     def draw_lines(self) -> list[StyledLine]:
         width = self.size.width
         if self._recovery is None:
-            return [[(fit(self._empty, width), "muted")]]
+            return [[(fit("No drill yet", width), "muted")]]
         found = phases(self._recovery, self._now_s, going=self._going)
         text = fit(summary(self._recovery, self._now_s), width)
         return [

@@ -13,7 +13,6 @@ from textual.strip import Strip
 
 from cockpit.plot.buckets import Points
 from cockpit.tui.terminal.symbols import Symbols, symbols
-from cockpit.tui.theme import Palette
 from cockpit.tui.widgets.chart.axis import Axis
 from cockpit.tui.widgets.chart.grid import Grid
 from cockpit.tui.widgets.chart.marks import Mark, MarkKind, Stretch
@@ -40,22 +39,17 @@ class LineChart(LineWidget):
         window_s: float | None = None,
         clock: bool = False,
         low: float | None = None,
-        high: float | None = None,
         empty: str = "No data yet",
         id: str | None = None,
-        classes: str | None = None,
     ) -> None:
-        super().__init__(id=id, classes=classes)
+        super().__init__(id=id)
         axis = Axis.CLOCK if clock else Axis.AGO
-        self._options = ChartOptions(
-            title, unit, window_s, axis=axis, low=low, high=high, empty=empty
-        )
+        self._options = ChartOptions(title, unit, window_s, axis=axis, low=low, empty=empty)
         self._curves: tuple[Curve, ...] = ()
         self._marks: tuple[Mark, ...] = ()
         self._now_s: float | None = None
         self._picture = Picture(Grid(0, 0))
         self._drawn_with: Symbols | None = None
-        self._palette: Palette | None = None
         self._base = Style()
         self._styles: dict[str, Style] = {}
         self._strips: dict[int, Strip] = {}
@@ -108,24 +102,20 @@ class LineChart(LineWidget):
     def on_resize(self) -> None:
         self._redraw()
 
-    def notify_style_update(self) -> None:
-        self._palette = None
-        super().notify_style_update()
-
     def render_line(self, y: int) -> Strip:
         if self._drawn_with is not symbols():
             self._draw()
             self._strips.clear()
         if self._palette is None:
-            self._palette, self._base = Palette.of(self.app), self.rich_style
+            self._base = self.rich_style
             self._styles.clear()
             self._strips.clear()
         strip = self._strips.get(y)
         if strip is None:
-            strip = self._strips[y] = self._strip(y, self._palette)
+            strip = self._strips[y] = self._strip(y)
         return strip
 
-    def _strip(self, y: int, palette: Palette) -> Strip:
+    def _strip(self, y: int) -> Strip:
         grid = self._picture.grid
         if y >= grid.height:
             return Strip.blank(self.size.width, self._base)
@@ -136,17 +126,17 @@ class LineChart(LineWidget):
             # A space has no colour: it joins the previous segment, which reduces the output.
             if here != style and characters[x] != " ":
                 if x > begin:
-                    segments.append(self._segment(characters[begin:x], style, palette))
+                    segments.append(self._segment(characters[begin:x], style))
                 begin, style = x, here
-        segments.append(self._segment(characters[begin:], style, palette))
+        segments.append(self._segment(characters[begin:], style))
         strip = Strip(segments, grid.width)
         width = self.size.width
         return strip if grid.width == width else strip.adjust_cell_length(width, self._base)
 
-    def _segment(self, characters: Sequence[str], text: str, palette: Palette) -> Segment:
+    def _segment(self, characters: Sequence[str], text: str) -> Segment:
         style = self._styles.get(text)
         if style is None:
-            style = self._styles[text] = self._base + palette.style(text)
+            style = self._styles[text] = self._base + self.palette.style(text)
         return Segment("".join(characters), style)
 
     def _restyle(self, options: ChartOptions) -> None:

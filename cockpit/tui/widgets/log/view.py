@@ -20,7 +20,6 @@ from cockpit.logs.level import level, origin_cells
 from cockpit.logs.merge import FIRST_ERROR
 from cockpit.store.store import LogBuffer
 from cockpit.tui.terminal.cells import fit, width_of
-from cockpit.tui.theme import Palette
 from cockpit.tui.widgets.line_widget import LineWidget
 from cockpit.tui.widgets.log.lines import LogLines
 from cockpit.tui.widgets.scrolling import set_virtual_height
@@ -51,10 +50,8 @@ class LogView(LineWidget, ScrollView, can_focus=True):
         Binding("e", "error", "First error", show=False),
     ]
 
-    def __init__(
-        self, *, empty: str = "No lines yet", id: str | None = None, classes: str | None = None
-    ) -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(self, *, empty: str = "No lines yet", id: str | None = None) -> None:
+        super().__init__(id=id)
         self._empty = empty
         self._buffer: LogBuffer | None = None
         self._log = LogLines()
@@ -63,7 +60,6 @@ class LogView(LineWidget, ScrollView, can_focus=True):
         self._side = 0
         self._error = ""
         self._strips: LRUCache[tuple[str, int, int], Strip] = LRUCache(512)
-        self._palette: Palette | None = None
 
     @property
     def following(self) -> bool:
@@ -190,7 +186,6 @@ class LogView(LineWidget, ScrollView, can_focus=True):
         self.refresh()
 
     def notify_style_update(self) -> None:
-        self._palette = None
         self._strips.clear()
         super().notify_style_update()
 
@@ -250,7 +245,7 @@ class LogView(LineWidget, ScrollView, can_focus=True):
         self.refresh(Region(0, self.size.height - STATUS_LINES, self.size.width, 1))
 
     def _line(self, line: str, width: int) -> Strip:
-        palette, base = self._colors(), self.rich_style
+        palette, base = self.palette, self.rich_style
         plain = base + palette.style(level(line))
         edges: list[tuple[int, int, Style]] = []
         if origin := origin_cells(line):
@@ -287,10 +282,10 @@ class LogView(LineWidget, ScrollView, can_focus=True):
         text = self._empty
         if self._log.is_filtered and self._log.lines:
             text = f"None of {count(len(self._log.lines))} lines matches /{self.pattern}/"
-        return Strip([Segment(fit(f" {text}", width), base + self._colors().style("muted"))], width)
+        return Strip([Segment(fit(f" {text}", width), base + self.palette.style("muted"))], width)
 
     def _status(self, width: int) -> Strip:
-        palette = self._colors()
+        palette = self.palette
         base = self.get_component_rich_style("log-view--status")
         if self._error:
             return Strip([Segment(fit(f" {self._error}", width), base + palette.style("bad"))])
@@ -316,8 +311,3 @@ class LogView(LineWidget, ScrollView, can_focus=True):
             Segment(rest, base + palette.style("muted")),
         ]
         return Strip(segments).adjust_cell_length(width, base)
-
-    def _colors(self) -> Palette:
-        if self._palette is None:
-            self._palette = Palette.of(self.app)
-        return self._palette

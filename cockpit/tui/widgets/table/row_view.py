@@ -17,7 +17,6 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from cockpit.tui.terminal.cells import fit
-from cockpit.tui.theme import Palette
 from cockpit.tui.widgets.line_widget import LineWidget
 from cockpit.tui.widgets.scrolling import set_virtual_height
 from cockpit.tui.widgets.table.columns import Column, Place, lay_out
@@ -58,7 +57,6 @@ class RowLines(LineWidget, ScrollView):
         self._room = -1
         self._sort: tuple[str, bool] = ("", False)
         self._strips: LRUCache[tuple[Row, str], Strip] = LRUCache(1024)
-        self._palette: Palette | None = None
         self._styles_by_name: dict[str, Style] = {}
 
     @property
@@ -103,7 +101,6 @@ class RowLines(LineWidget, ScrollView):
         self._set_height()
 
     def notify_style_update(self) -> None:
-        self._palette = None
         self._styles_by_name.clear()
         self._strips.clear()
         super().notify_style_update()
@@ -136,19 +133,19 @@ class RowLines(LineWidget, ScrollView):
         # In 16 colours the cursor is a block of one colour, on which others cannot be read.
         plain = kind == "cursor" and self.app.native_ansi_color
         muted = not (kind == "cursor" and self.has_focus)
-        palette = None if plain else self._colors()
+        palette = None if plain else self.palette
         return row_strip(row, self._places, width, base, palette, muted=muted)
 
     def _header(self, width: int) -> Strip:
         style = self._component("header")
-        marked = style + self._colors().style("accent")
+        marked = style + self.palette.style("accent")
         return header_strip(self._places, width, style, marked, *self._sort)
 
     def _empty_line(self, y: int, width: int) -> Strip:
         base = self.rich_style
         if y != min(1, max(0, self._page - 1)) or not self._empty:
             return Strip.blank(width, base)
-        style = base + self._component("empty") + self._colors().style("muted")
+        style = base + self._component("empty") + self.palette.style("muted")
         return Strip([Segment(fit(f"  {self._empty}", width), style)], width)
 
     def _in_sight(self) -> range:
@@ -213,11 +210,6 @@ class RowLines(LineWidget, ScrollView):
 
     def _refresh_line(self, y: int) -> None:
         self.refresh(Region(0, y, self.size.width, 1))
-
-    def _colors(self) -> Palette:
-        if self._palette is None:
-            self._palette = Palette.of(self.app)
-        return self._palette
 
     def _component(self, name: str) -> Style:
         if name not in self._styles_by_name:

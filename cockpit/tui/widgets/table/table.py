@@ -20,6 +20,16 @@ __all__ = ["Cell", "Column", "LazyRows", "LineTable", "Row"]
 WHEEL_LINES = 3
 
 
+class _RowMessage(Message):
+    def __init__(self, table: LineTable, key: str) -> None:
+        super().__init__()
+        self.table, self.key = table, key
+
+    @property
+    def control(self) -> LineTable:
+        return self.table
+
+
 class LineTable(RowLines, can_focus=True):
     """Rows under a fixed header, with a cursor that stays on its row's key."""
 
@@ -35,27 +45,11 @@ class LineTable(RowLines, can_focus=True):
         Binding("enter", "select", "Open", show=False),
     ]
 
-    class Highlighted(Message):
+    class Highlighted(_RowMessage):
         """The cursor moved to another row."""
 
-        def __init__(self, table: LineTable, key: str) -> None:
-            super().__init__()
-            self.table, self.key = table, key
-
-        @property
-        def control(self) -> LineTable:
-            return self.table
-
-    class Selected(Message):
+    class Selected(_RowMessage):
         """Enter on a row, or a double click."""
-
-        def __init__(self, table: LineTable, key: str) -> None:
-            super().__init__()
-            self.table, self.key = table, key
-
-        @property
-        def control(self) -> LineTable:
-            return self.table
 
     def __init__(
         self,

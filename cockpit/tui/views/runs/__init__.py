@@ -1,0 +1,1 @@
+"""The view of all runs: recordings, and the live runs of the cluster on screen."""

@@ -1,0 +1,48 @@
+"""The deployments of Ray Serve, and below them the replicas of the selected one."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+
+from cockpit.tui.view_state import ViewState
+from cockpit.tui.views.serve.rows import (
+    DEPLOYMENT_COLUMNS,
+    REPLICA_COLUMNS,
+    deployment_rows,
+    replica_rows,
+    why_no_latency,
+)
+from cockpit.tui.views.sorted_view import SortedView
+from cockpit.tui.widgets.table.table import LineTable
+
+
+class ServeView(SortedView):
+    NAME = "serve"
+    TABLES = ("deployments", "replicas")
+    KIND = "deployment"
+    DEFAULT_CSS = """
+    ServeView LineTable { height: 1fr; border-top: solid $border;
+        border-title-color: $foreground; border-title-style: bold;
+        border-title-background: $surface; }
+    """
+
+    def compose(self) -> ComposeResult:
+        yield LineTable(DEPLOYMENT_COLUMNS, id="deployments")
+        yield LineTable(REPLICA_COLUMNS, id="replicas")
+
+    def redraw(self, state: ViewState) -> None:
+        store, table = state.store, self.table()
+        source = store.sources.get("serve")
+        failed = source is not None and not source.absent and source.error
+        table.set_empty(
+            f"No deployments: {source.error}"
+            if source and failed
+            else "No deployments: Ray Serve has no application here."
+        )
+        self.show_rows(deployment_rows(store, state.now_s), f"Serve{why_no_latency(store)}")
+        rows = replica_rows(store, table.cursor_key, state.now_s)
+        self.show_rows(rows, f"Replicas of {table.cursor_key or 'no deployment'}", "replicas")
+
+    def on_line_table_highlighted(self, message: LineTable.Highlighted) -> None:
+        if message.table.id == "deployments":
+            self.cockpit.redraw()

@@ -1,0 +1,101 @@
+"""Keys that the configuration moves: where they work, what is shown, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from cockpit.cli.main import main
+from cockpit.config import file
+from cockpit.model.error import UsageError
+from cockpit.tui import keymap, keys
+from cockpit.tui.dialogs.reading import Reading
+from tests.tui.conftest import Open
+
+
+@pytest.fixture
+def moved() -> Iterator[None]:
+    """`kill` and the view Runs on other keys."""
+    before = dict(keys.NUMBERS)
+    keymap.use(keymap.parse({"kill": "f9, x", "shell": "ctrl+x", "view_runs": "e", "sort": ";"}))
+    yield
+    keymap.use({})
+    keys.NUMBERS.update(before)
+
+
+def test_a_key_is_moved_and_the_others_stay() -> None:
+    table = {"kill": "ctrl+k", "view_fleet": "f10"}
+    assert keymap.parse(table) == table
+    assert keymap.parse({}) == {}
+
+
+def test_two_keys_may_change_places() -> None:
+    assert keymap.parse({"kill": "D", "drill": "K"}) == {"kill": "D", "drill": "K"}
+
+
+def test_views_of_their_own_may_share_a_key() -> None:
+    assert keymap.parse({"stack": "C"}) == {"stack": "C"}, "C cordons in the view of nodes only"
+
+
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        ({"kil": "x"}, "no key 'kil': did you mean kill?"),
+        ({"kill": "d"}, "kill and describe are both d, in overview, pods"),
+        ({"kill": "f5", "drill": "f5"}, "are both f5, in overview, pods, ranks"),
+        ({"pause": "m"}, "pause and mark are both m, in all views"),
+        ({"view_runs": "1"}, "view_runs and view_overview are both 1, in all views"),
+        ({"kill": "j"}, "cannot be j: it moves in tables"),
+        ({"kill": "hyper+x"}, 'kill is a key such as "x", "f5" or "ctrl+x"'),
+        ({"kill": ""}, "kill is a key such as"),
+        ({"kill": 5}, "kill is a key such as"),
+    ],
+)
+def test_a_keymap_with_a_conflict_or_an_error_is_refused(
+    table: dict[str, object], why: str
+) -> None:
+    with pytest.raises(UsageError) as reported:
+        keymap.parse(table)
+    assert why in str(reported.value)
+
+
+@pytest.mark.usefixtures("moved")
+async def test_moved_keys_act_and_are_shown(cockpit: Open) -> None:
+    async with cockpit(size=(200, 50)) as seen:
+        await seen.press("2")
+        await seen.sees("f9 x kill", "; sort", "e Runs")
+        await seen.press("K")
+        assert "Kill" not in seen.text
+        await seen.press("f9")
+        await seen.sees("No (n)")
+        await seen.press("n", "question_mark")
+        await seen.until(lambda: isinstance(seen.app.screen, Reading))
+        await seen.sees("f9 x", "ctrl+x")
+        await seen.press("escape", "e")
+        await seen.sees("Runs · 1, 1 live")
+
+
+@pytest.mark.usefixtures("moved")
+async def test_key_that_several_views_use_still_works_in_the_others(cockpit: Open) -> None:
+    """x selects the axis of charts, and is a key of kill in other views."""
+    async with cockpit(size=(120, 40)) as seen:
+        await seen.press("3", "x")
+        await seen.sees("since the start")
+
+
+def test_keys_verb_and_a_broken_keymap(capsys: pytest.CaptureFixture[str]) -> None:
+    where = file.path()
+    where.parent.mkdir(parents=True, exist_ok=True)
+    where.write_text('[keys]\nkill = "f9"\n')
+    try:
+        assert main(["keys", "-o", "json"]) == 0
+        found = {row["name"]: row["key"] for row in json.loads(capsys.readouterr().out)}
+        assert found["kill"] == "f9"
+        where.write_text('[keys]\nkill = "d"\n')
+        assert main(["keys"]) == 2
+        assert "kill and describe are both d" in capsys.readouterr().err
+    finally:
+        where.unlink()
+        keymap.use({})
