@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests import house
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -36,6 +40,21 @@ def test_classes_of_cockpit_are_structs_unless_repr_hides_a_field() -> None:
         node.name for node in dataclasses if hiding & set(map(ast.unparse, node.bases))
     }
     assert {node.name for node in dataclasses} - allowed == set()
+
+
+def test_types_are_checked_in_one_process_when_the_workers_of_mypy_start_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = (
+        "import sys; late = '--num-workers=2' in sys.argv;"
+        f"print('{house.NO_WORKER}: No status file found') if late else None; sys.exit(late)"
+    )
+    monkeypatch.setattr(house, "CHECKS", {"types": ("-c", program, "--num-workers=2")})
+    said: list[str] = []
+    assert house.failed_check(said.append) == ""
+    assert [line.partition(" (")[0] for line in said] == ["types: ok"]
+    monkeypatch.setattr(house, "NO_WORKER", "another error")
+    assert house.failed_check(said.append) == "types"
 
 
 def test_every_pin_is_exact_and_names_no_place() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import chdir
 from pathlib import Path
@@ -130,7 +129,7 @@ def _made(backend: LocalBackend, train: Collection[str], drivers: Collection[str
         launch(f"driver-{name}", "python", SCRIPT.name, "driver", name)
     launch(NO_SCRIPT, "python", "nowhere.py")
     launch(STOPPED, "python", SCRIPT.name, "driver", "sleep", follow=False)
-    time.sleep(3)  # its driver has started
+    _await_running(backend, ends.jobs[STOPPED])
     main(["stop", ends.jobs[STOPPED], "--yes", *where])
     sources = ("ray", "telemetry", "deaths")
     with builder.session_on(backend, sources=sources, listeners=(ends.events.append,)) as session:
@@ -144,6 +143,14 @@ def _submitted(backend: LocalBackend) -> set[str]:
     with builder.session_on(backend, sources=("ray",)) as session:
         session.wait(lambda store: "ray" in store.sources, WAIT_S)
         return set(session.store.jobs)
+
+
+def _await_running(backend: LocalBackend, job: str) -> None:
+    def is_running(store: Store) -> bool:
+        return job in store.jobs and store.jobs[job].status is JobStatus.RUNNING
+
+    with builder.session_on(backend, sources=("ray",)) as session:
+        assert session.wait(is_running, WAIT_S)
 
 
 def _is_complete(store: Store, ends: Ends, train: Collection[str]) -> bool:

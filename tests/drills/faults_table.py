@@ -14,7 +14,7 @@ from cockpit.tui.views.drills.catalog_rows import default_text
 from tests.page import rewrite
 
 PAGE = Path(__file__).parents[2] / "docs/drills.md"
-BACKENDS = {"kuberay": "KubeRay", "local": "local", "address": "address"}
+BACKENDS = {"kuberay": "KubeRay", "local": "local", "ssh": "ssh", "address": "address"}
 _CODE = re.compile(
     r"(?<![`-])\b(for_s|deadline_s|kubectl \w+|throttle|pod-kill|rank-kill)\b(?![`-])"
     r"|(?<=\()(hog|ranks|head|all)(?=\))"

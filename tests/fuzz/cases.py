@@ -1,6 +1,6 @@
 """How many cases a lane runs, how documents are broken, and what every decoder has to keep to.
 
-The cases are the same in each run: `FUZZ_SEED=7 pytest tests/fuzz -m slow` runs others.
+The cases are the same in each run: `FUZZ_SEED=7 pytest tests/fuzz -m nightly` runs others.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ T = TypeVar("T")
 SEED = int(os.environ.get("FUZZ_SEED", "0"))
 QUICK = 40
 """Cases of one decoder in the quick lane."""
+SLOW_PART = 5
+"""The slow lane has a fifth of the nightly lane's cases."""
 
 PROFILE = settings(
     database=None,
@@ -84,8 +86,11 @@ _CHANGES = st.lists(
 
 
 def lanes(cases: int) -> pytest.MarkDecorator:
-    """Run the test with `cases`: QUICK of them in the quick lane, that number in the slow one."""
-    return pytest.mark.parametrize("cases", [QUICK, pytest.param(cases, marks=pytest.mark.slow)])
+    """Run the test with `cases` in the nightly lane, and with fewer in the other two."""
+    slow = pytest.param(cases // SLOW_PART, marks=pytest.mark.slow)
+    return pytest.mark.parametrize(
+        "cases", [QUICK, slow, pytest.param(cases, marks=pytest.mark.nightly)]
+    )
 
 
 def examine(strategy: st.SearchStrategy[T], check: Callable[[T], object], cases: int) -> None:

@@ -267,7 +267,7 @@ FAULTS = (
         ),
         needs=("evict pods", "cordon nodes"), ends_by_itself=False,
         undo="the node is uncordoned after for_s",
-        unavailable=dict.fromkeys(("local", "address"), "it is not on Kubernetes"),
+        unavailable=dict.fromkeys(("local", "address", "ssh"), "it is not on Kubernetes"),
     ),
     Fault(
         "scale-down", "scale a worker group down during a run", Aim.POD, scale_down,

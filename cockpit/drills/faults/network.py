@@ -31,7 +31,10 @@ PEERS = Parameter(
 )  # fmt: skip
 
 
-NO_NETWORK = NO_EXEC | {"local": "pods of a local cluster share the network of this machine"}
+NO_NETWORK = NO_EXEC | {
+    "local": "pods of a local cluster share the network of this machine",
+    "ssh": "a pod has the network of its host, and so has the connection to it",
+}
 
 
 async def traffic(
@@ -165,6 +168,6 @@ FAULTS = (
         Aim.POD, isolate, (FOR,),
         needs=("create network policies", "a CNI that enforces them"), ends_by_itself=False,
         undo="the policy is deleted after for_s",
-        unavailable=dict.fromkeys(("local", "address"), "there are no network policies"),
+        unavailable=dict.fromkeys(("local", "address", "ssh"), "there are no network policies"),
     ),
 )  # fmt: skip

@@ -66,7 +66,8 @@ FAULTS = (
     Fault(
         "container-kill", "SIGKILL all processes of the Ray container in a worker pod",
         Aim.POD, container_kill, needs=("exec in the pod",), repair="the container is restarted",
-        unavailable=NO_EXEC | {"local": "a local pod is its processes: pod-kill is the same there"},
+        unavailable=NO_EXEC
+        | dict.fromkeys(("local", "ssh"), "a pod is its processes: pod-kill is the same there"),
     ),
     Fault(
         "head-kill", "delete the head pod with no grace period; GCS and drivers end", Aim.HEAD,

@@ -98,7 +98,8 @@ FAULTS = (
         (FOR, Parameter("processes", 0, "number of busy processes; 0 means one for each CPU")),
         needs=EXEC, undo="the processes end after for_s",
         unavailable=NO_EXEC | {
-            "local": "its pods share the machine's cores: slow-rank slows one rank alone"
+            "local": "its pods share the machine's cores: slow-rank slows one rank alone",
+            "ssh": "a pod has the cores of its host: slow-rank slows one rank alone",
         },
     ),
     Fault(
@@ -111,6 +112,9 @@ FAULTS = (
         ),
         needs=(*EXEC, "a memory limit on the container"), undo="the memory is freed after for_s",
         unavailable=NO_EXEC
-        | {"local": "its pods share the machine's memory, with everything else that runs there"},
+        | {
+            "local": "its pods share the machine's memory, with everything else that runs there",
+            "ssh": "a pod has the memory of its host, with everything else that runs there",
+        },
     ),
 )  # fmt: skip

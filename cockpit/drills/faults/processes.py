@@ -92,10 +92,10 @@ async def slow_rank(context: DrillContext, victims: Victims, order: Order) -> Pr
 async def _busy_cores(
     context: DrillContext, victims: Victims, order: Order, for_s: float
 ) -> Prepared:
-    if context.backend.ref.backend == "local":
+    if context.backend.ref.backend in ("local", "ssh"):
         raise UsageError(
-            "There are no cores of one rank on a local cluster.",
-            "Its pods share the machine's: busy processes would slow every rank down.",
+            "There are no cores of one rank on this cluster.",
+            "Its pods share those of their host: busy processes would slow every rank down.",
             "Use: by = throttle",
         )
     hits = await ranks(context, victims.ranks)
