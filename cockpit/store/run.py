@@ -34,6 +34,8 @@ REPORT_POINTS = 2_000
 STATES_KEPT = 500
 PHASES_KEPT = 2_000
 CHECKPOINTS_KEPT = 1_000
+OLD_RANK_POINTS, OLD_RUN_POINTS, OLD_CHECKPOINTS = 120, 1_000, 100
+"""The same of a run that is over, when several others have ended since: enough for its charts."""
 _NONE: dict[str, float] = {}
 
 THINNED_CURVES = ("loss", "step_time_s", "samples_per_s")
@@ -163,6 +165,16 @@ class RunView(Struct):
         for curves in (self.curves, self.bands, self.reported, *of_ranks):
             curves.share_times(known)
         self.progress.share_times(known)
+
+    def downsample(self) -> None:
+        """Keep fewer points of all curves and fewer checkpoints: other runs have ended since."""
+        for curves in (self.curves, self.bands, self.reported):
+            curves.limit(OLD_RUN_POINTS)
+        self.progress.limit(OLD_RUN_POINTS)
+        for rank in self.ranks.values():
+            rank.curves.limit(OLD_RANK_POINTS)
+        del self.checkpoints[:-OLD_CHECKPOINTS]
+        self.share_times()
 
     def thin(self) -> None:
         """Delete the ranks and the curves, except for the newest points."""

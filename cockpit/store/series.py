@@ -77,6 +77,13 @@ class Series:
         if len(self) == len(other) and self.times == other.times:
             self._times = other._times
 
+    def limit(self, capacity: int) -> None:
+        """Lower the capacity: the newest third of it is kept in full, the rest is downsampled."""
+        self._capacity = max(8, min(self._capacity, capacity))
+        if len(self) >= self._capacity:
+            self._times = self.times
+            self._make_room()
+
     def __len__(self) -> int:
         return len(self._values)
 
@@ -219,6 +226,12 @@ class Curves:
         """`Series.share_times` of all."""
         for series in self._series.values():
             series.share_times(known)
+
+    def limit(self, capacity: int) -> None:
+        """`Series.limit` of all, and of those that are created later."""
+        self._capacity = min(self._capacity, capacity)
+        for series in self._series.values():
+            series.limit(capacity)
 
     def bookmarks(self) -> tuple[int, dict[str, Bookmark]]:
         """Return the current state of all series; see `Series.bookmark`."""

@@ -62,6 +62,7 @@ from cockpit.model.serve import Deployment, ServeLoad
 from cockpit.model.text import one_line
 from cockpit.model.tracking import GpuActivity, TrackedRun
 from cockpit.store.drill import DrillView
+from cockpit.store.excerpt import Excerpt
 from cockpit.store.gpus import of_placement
 from cockpit.store.history import Past
 from cockpit.store.job_end import ENDED_WITH_JOB
@@ -75,8 +76,10 @@ REMOVED_KEPT = 500
 MARKS_KEPT = 200
 ALERTS_KEPT = 500
 EXCERPTS_KEPT = 200
+RUNS_IN_DETAIL = 3
+"""Runs that are over with all their points; the curves of older ones are downsampled."""
 RUNS_WHOLE = 100
-"""Runs that are over with all their curves; of older ones a row is left."""
+"""Runs that are over with curves at all; of older ones a row is left."""
 RUNS_KEPT = 500
 TRIAL_POINTS = 240
 """Points of the curve of each trial of an experiment."""
@@ -157,7 +160,7 @@ class Store(Struct):
     """By submission id, also those of earlier tries: the UID of the RayJob."""
     runs: dict[str, RunView] = field(default_factory=dict)
     ended_runs: dict[str, None] = field(default_factory=dict)
-    """Drills that ended with a complete record, in the order of their ends."""
+    """Those that are over and not thinned, in the order of their ends."""
     experiments: dict[str, Experiment] = field(default_factory=dict)
     tracked: dict[str, TrackedRun] = field(default_factory=dict)
     """MLflow's runs, by their id there."""
@@ -174,7 +177,7 @@ class Store(Struct):
     logs: dict[str, LogBuffer] = field(default_factory=dict)
     memory_kills: tuple[MemoryKill, ...] = ()
     """Workers that Ray's memory monitor has killed, the newest first."""
-    excerpts: dict[tuple[str, int], dict[str, LogExcerpted]] = field(default_factory=dict)
+    excerpts: dict[tuple[str, int], dict[str, Excerpt]] = field(default_factory=dict)
     """By run (else job) and attempt, then by log: lines around an end."""
     drills: deque[Drill] = field(default_factory=lambda: deque(maxlen=DRILLS_KEPT))
     drilling: dict[str, DrillView] = field(default_factory=dict)
@@ -274,7 +277,7 @@ class Store(Struct):
                 self.memory_kills = event.kills
             case LogExcerpted():
                 key = (event.run_id or event.job_id, event.attempt)
-                self.excerpts.setdefault(key, {})[event.log] = event
+                self.excerpts.setdefault(key, {})[event.log] = Excerpt.of(event)
                 while len(self.excerpts) > EXCERPTS_KEPT:
                     del self.excerpts[next(iter(self.excerpts))]
             case DrillInjected():
@@ -399,8 +402,13 @@ class Store(Struct):
 
     def _run_ended(self, run: RunView) -> None:
         """Keep memory bounded, however many runs a sweep has."""
+        is_first_end = run.id not in self.ended_runs
         self.ended_runs[run.id] = None
         run.share_times()
+        if is_first_end and len(self.ended_runs) > RUNS_IN_DETAIL:
+            older = self.runs.get([*self.ended_runs][-1 - RUNS_IN_DETAIL])
+            if older is not None and older.state.is_over:
+                older.downsample()
         while len(self.ended_runs) > RUNS_WHOLE:
             oldest = next(iter(self.ended_runs))
             del self.ended_runs[oldest]
