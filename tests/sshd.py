@@ -30,12 +30,14 @@ class Sshd:
         self.folder = folder / address
         self.config = folder / "ssh_config"
         self._process: subprocess.Popen[bytes] | None = None
-        self.folder.mkdir()
+        # Files that a login shell reads belong to the user: an interrupted one may leave a lock there.
+        (self.folder / "home").mkdir(parents=True)
         self.new_host_key()
         (self.folder / "sshd_config").write_text(
             f"ListenAddress {address}:{port}\nHostKey {self.folder}/key\nPidFile none\n"
             f"AuthorizedKeysFile {folder}/user.pub\nStrictModes no\nUsePAM no\n"
             "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPrintMotd no\n"
+            f"SetEnv HOME={self.folder}/home\n"
             "PermitUserRC no\nPermitRootLogin prohibit-password\nMaxStartups 100\n"
         )
 

@@ -131,7 +131,8 @@ async def test_a_pod_without_a_shell_reports_it_and_the_screen_stays(cockpit: Op
 
 
 def test_shell_on_a_real_terminal_restores_it(tmp_path: Path) -> None:
-    env = {"XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    # HOME: the shell reads no start-up file of the user.
+    env = dict.fromkeys(("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"), str(tmp_path))
     with Terminal([sys.executable, "-m", "tests.tui.local_shell"], env) as terminal:
         terminal.wait_for("degraded", 60)
         terminal.type("4")
