@@ -30,7 +30,7 @@ class Sshd:
         self.folder = folder / address
         self.config = folder / "ssh_config"
         self._process: subprocess.Popen[bytes] | None = None
-        # Files that a login shell reads belong to the user: an interrupted one may leave a lock there.
+        # A login shell reads no file of the user: an interrupted one may leave a lock there.
         (self.folder / "home").mkdir(parents=True)
         self.new_host_key()
         (self.folder / "sshd_config").write_text(
