@@ -37,3 +37,10 @@ class Alert(Struct, frozen=True):
     """`KIND/SUBJECT`: the same each time that the alert is raised."""
     finding: Finding
     raised_s: float
+
+
+class PastAlert(Struct, frozen=True):
+    """An alert that is over, as another system recorded it."""
+
+    alert: Alert
+    cleared_s: float

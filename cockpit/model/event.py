@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from cockpit.model.alert import Alert
+from cockpit.model.alert import Alert, PastAlert
 from cockpit.model.cluster import (
     ClusterHealth,
     ClusterRef,
@@ -277,6 +277,13 @@ class AlertCleared(Event, frozen=True, kw_only=True):
     """The condition of the alert has ended."""
 
     alert_id: str
+
+
+class PastAlertsLoaded(Event, frozen=True, kw_only=True):
+    """Alerts of a run that were raised and cleared before the session, in order of their end."""
+
+    run_id: str
+    alerts: tuple[PastAlert, ...]
 
 
 class AlertHandled(Event, frozen=True, kw_only=True):

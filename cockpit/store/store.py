@@ -7,7 +7,7 @@ from collections import deque
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cockpit.model.alert import Alert
+from cockpit.model.alert import Alert, PastAlert
 from cockpit.model.cluster import (
     ClusterHealth,
     ClusterRef,
@@ -45,6 +45,7 @@ from cockpit.model.event import (
     MetricsReported,
     NodesListed,
     Notice,
+    PastAlertsLoaded,
     PhaseEntered,
     PodsListed,
     QueuesListed,
@@ -75,6 +76,8 @@ DRILLS_KEPT = 100
 REMOVED_KEPT = 500
 MARKS_KEPT = 200
 ALERTS_KEPT = 500
+LATER_S = 60.0
+"""How much later than cockpit another system raises or clears the same alert."""
 EXCERPTS_KEPT = 200
 RUNS_IN_DETAIL = 3
 """Runs that are over with all their points; the curves of older ones are downsampled."""
@@ -116,6 +119,14 @@ class AlertView(Struct):
     acknowledged_s: float | None = None
     snoozed_until_s: float | None = None
     cleared_s: float | None = None
+
+    def is_same(self, past: PastAlert) -> bool:
+        """Whether another system recorded this alert, which it may raise and clear later."""
+        return (
+            self.alert.id == past.alert.id
+            and self.alert.raised_s <= past.cleared_s + LATER_S
+            and (self.cleared_s is None or past.alert.raised_s <= self.cleared_s + LATER_S)
+        )
 
 
 class Experiment(Struct):
@@ -271,6 +282,8 @@ class Store(Struct):
                 self.alerts.setdefault(event.alert.id, AlertView(event.alert)).alert = event.alert
             case AlertCleared():
                 self._alert_cleared(event)
+            case PastAlertsLoaded():
+                self._past_alerts_loaded(event)
             case AlertHandled():
                 self._alert_handled(event)
             case MemoryKillsListed():
@@ -467,6 +480,17 @@ class Store(Struct):
         if view is not None:
             view.cleared_s = event.at_s
             self.alerts_past.append(view)
+
+    def _past_alerts_loaded(self, event: PastAlertsLoaded) -> None:
+        """Add those that no session has raised at that time."""
+        known = [*self.alerts.values(), *self.alerts_past]
+        new = [
+            AlertView(past.alert, cleared_s=past.cleared_s)
+            for past in event.alerts
+            if not any(view.is_same(past) for view in known)
+        ]
+        in_order = sorted((*self.alerts_past, *new), key=lambda view: view.cleared_s or 0.0)
+        self.alerts_past = deque(in_order, maxlen=ALERTS_KEPT)
 
     def _alert_handled(self, event: AlertHandled) -> None:
         view = self.alerts.get(event.alert_id)

@@ -18,6 +18,7 @@ from cockpit.model.event import (
     Event,
     GpuActivityListed,
     HistoryLoaded,
+    PastAlertsLoaded,
     ServeMeasured,
     SourceHealth,
 )
@@ -65,6 +66,15 @@ def past() -> list[Sample]:
             labels = {"run": LARGE, "rank": text}
             samples.append(Sample("ray_cockpit_train_loss", labels, value, at_s))
             samples.append(Sample("ray_cockpit_train_tokens_per_second", labels, value, at_s))
+        for name, first, last in (("hung-run", 100, 119), ("stuck-start", 600, 10_000)):
+            if first <= number <= last:
+                labels = {"alertname": name, "alertstate": "firing", "severity": "critical"}
+                samples.append(
+                    Sample("ALERTS", {**labels, "run": RUN, "name": "digits"}, 1.0, at_s)
+                )
+        if 300 <= number < 310:
+            labels = {"alertname": "Slow Rank", "alertstate": "firing", "severity": "page"}
+            samples.append(Sample("ALERTS", {**labels, "run": RUN, "rank": "1"}, 1.0, at_s))
         if number >= 200:
             size = 1000.0 if number < 400 else 500.0
             samples.append(Sample("ray_cockpit_train_world_size", {"run": LARGE}, size, at_s))
@@ -195,6 +205,35 @@ async def test_a_run_that_is_over_gets_its_whole_past_once(server: PrometheusSer
     )
 
 
+async def test_alerts_that_prometheus_raised_and_cleared_are_read_once(
+    server: PrometheusServer,
+) -> None:
+    run = RunRef(RUN, "digits", started_s=BEGUN_S, first_point_s=BEGUN_S)
+    seen = await watched(source(server, run), health(3))
+    [loaded] = (event for event in seen if isinstance(event, PastAlertsLoaded))
+    assert loaded.run_id == RUN
+    # The one that fired until the last sample was cleared by the end of the samples.
+    hung, slow, stuck = loaded.alerts
+    assert (hung.alert.id, hung.alert.finding.severity) == (f"hung-run/run {RUN}", "critical")
+    assert hung.alert.raised_s == pytest.approx(BEGUN_S + 100 * EVERY_S, abs=90)
+    assert hung.cleared_s == pytest.approx(BEGUN_S + 119 * EVERY_S, abs=90)
+    assert (slow.alert.id, slow.alert.finding.severity) == ("Slow Rank/rank 1", "warning")
+    assert stuck.cleared_s == pytest.approx(ENDED_S, abs=90)
+
+
+async def test_alert_that_fires_is_left_to_the_session(server: PrometheusServer) -> None:
+    class Earlier(Prometheus):
+        """At the time of the last sample."""
+
+        async def now_s(self) -> float:
+            return ENDED_S
+
+    run = RunRef(RUN, "digits", started_s=BEGUN_S, first_point_s=BEGUN_S)
+    seen = await watched(source(server, run, open_client=Earlier), health(1))
+    [loaded] = (event for event in seen if isinstance(event, PastAlertsLoaded))
+    assert [past.alert.finding.kind for past in loaded.alerts] == ["hung-run", "Slow Rank"]
+
+
 async def test_only_what_is_before_the_first_point_that_is_known_is_added(
     server: PrometheusServer,
 ) -> None:
@@ -234,7 +273,8 @@ async def test_a_run_that_never_reported_a_number_gets_none_and_is_not_asked_for
     run = RunRef("0" * 32, "none", started_s=BEGUN_S, ended_s=ENDED_S)
     seen = await watched(source(server, run, open_client=Listening), health(30))
     assert not curves(seen)
-    assert len(asked) == 3
+    assert len([query for query in asked if "ALERTS" not in query]) == 3
+    assert len(asked) == 4
 
 
 async def test_of_a_large_world_the_means_are_read_and_times_its_ranks_are_the_sums(

@@ -8,13 +8,14 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from cockpit.model.alert import Alert, Finding, Severity
+from cockpit.model.alert import Alert, Finding, PastAlert, Severity
 from cockpit.model.event import (
     AlertCleared,
     AlertHandled,
     AlertRaised,
     AttemptStarted,
     HistoryLoaded,
+    PastAlertsLoaded,
     PhaseEntered,
     RankSampled,
     TrialsListed,
@@ -246,3 +247,25 @@ def test_an_alert_keeps_what_the_user_did_until_it_is_over() -> None:
     store.apply(AlertCleared(at_s=6.0, source="insight", alert_id="loss-nan/run 1"))
     assert not store.alerts
     assert [past.cleared_s for past in store.alerts_past] == [5.0]
+
+
+def test_alerts_of_the_past_are_added_in_order_and_none_twice() -> None:
+    def past(kind: str, raised_s: float, cleared_s: float) -> PastAlert:
+        finding = Finding(kind, "run 1", Severity.WARNING, "Raised by the rules of Prometheus")
+        return PastAlert(Alert(f"{kind}/run 1", finding, raised_s), cleared_s)
+
+    def loaded(*alerts: PastAlert) -> PastAlertsLoaded:
+        return PastAlertsLoaded(at_s=900.0, source="prometheus", run_id="1", alerts=alerts)
+
+    store = Store()
+    own = past("hung-run", 300.0, 400.0)
+    store.apply(AlertRaised(at_s=300.0, source="alerts", alert=own.alert))
+    store.apply(AlertCleared(at_s=400.0, source="alerts", alert_id=own.alert.id))
+    before, after = past("hung-run", 100.0, 200.0), past("stuck-start", 500.0, 600.0)
+    for _ in range(2):
+        store.apply(loaded(before, past("hung-run", 330.0, 420.0), after))
+    shown = [(view.alert.finding.kind, view.cleared_s) for view in store.alerts_past]
+    assert shown == [("hung-run", 200.0), ("hung-run", 400.0), ("stuck-start", 600.0)]
+    store.apply(AlertRaised(at_s=700.0, source="alerts", alert=past("hung-run", 700.0, 0.0).alert))
+    store.apply(loaded(past("hung-run", 710.0, 800.0)))
+    assert len(store.alerts_past) == 3, "it is still raised here"

@@ -14,16 +14,18 @@ from typing import Unpack
 from msgspec import Struct
 
 from cockpit.format import in_seconds
+from cockpit.model.alert import PastAlert
 from cockpit.model.event import (
     Event,
     GpuActivityListed,
     HistoryLoaded,
+    PastAlertsLoaded,
     ServeMeasured,
     SourceHealth,
 )
 from cockpit.model.tracking import RunRef, Runs, no_runs
 from cockpit.sources.polling.source import PollingOptions, PollingSource
-from cockpit.sources.prometheus import dcgm, serve
+from cockpit.sources.prometheus import dcgm, past_alerts, serve
 from cockpit.sources.prometheus import history as history
 from cockpit.sources.prometheus.api import Curve, Prometheus
 from cockpit.sources.prometheus.settings import NOWHERE, PrometheusSettings
@@ -37,6 +39,8 @@ CURVES_AWAITED_S = 20.0
 TRIES = 3
 """Interval of queries for a run whose curves begin: its newest samples are scraped later."""
 RUNS_A_POLL = 4
+CLEARED_S = 120.0
+"""How long after the end of a run its alerts are cleared, at most."""
 SKEW_S = 5.0
 """Larger clock differences are reported."""
 
@@ -55,7 +59,8 @@ class _Asked(Struct):
 
 
 class PrometheusSource(PollingSource):
-    """HistoryLoaded, once for each curve of a run; GpuActivityListed; ServeMeasured; SourceHealth.
+    """HistoryLoaded, once for each curve of a run; PastAlertsLoaded, once for each run;
+    GpuActivityListed; ServeMeasured; SourceHealth.
 
     `runs` returns the watched runs, and is awaited on the loop of this source. `settings` may
     be a function that finds out; while its answer has no address, this source is absent.
@@ -135,6 +140,10 @@ class PrometheusSource(PollingSource):
             asked.tries += 1
             asked.next_s = self._monotonic() + PRESENCE_S
             try:
+                if asked.tries == 1 and (alerts := await self._past_alerts(client, run, server_s)):
+                    yield PastAlertsLoaded(
+                        at_s=self._clock(), source=self.name, run_id=run.id, alerts=alerts
+                    )
                 curves = await self._history(client, run, selector, server_s)
             except AnswerError as error:  # such as a query that is too much for the server
                 asked.why_not = f"no history of run {run.name or run.id}: {error}"
@@ -180,6 +189,18 @@ class PrometheusSource(PollingSource):
         if "gpu_utilization_percent" not in found:
             events += await self._of_nodes(client, run, selector, span)
         return events
+
+    async def _past_alerts(
+        self, client: Prometheus, run: RunRef, server_s: float
+    ) -> tuple[PastAlert, ...]:
+        """Those of the time until now, also after the curves begin: only a session raises any."""
+        end_s = min(server_s, run.ended_s or server_s)
+        span_s = min(end_s - (run.started_s or 0.0), history.HISTORY_S)
+        step_s = history.step_of(span_s, past_alerts.LEAST_STEP_S)
+        query = past_alerts.query(run.id, step_s)
+        # An alert of the last moments of a run is cleared after its end.
+        fired = await client.range(query, end_s - span_s, min(server_s, end_s + CLEARED_S), step_s)
+        return past_alerts.past_alerts(fired, run.id, server_s, step_s)
 
     async def _of_ranks(
         self, client: Prometheus, run: RunRef, selector: str, span: tuple[float, float, int]
