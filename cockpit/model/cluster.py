@@ -121,6 +121,15 @@ class Node(Struct, frozen=True):
     """What the node offers to Ray's scheduler (`CPU`, `GPU`, `memory`, custom names)."""
     state_message: str = ""
     """Why Ray considers the node dead, as Ray reports it."""
+    disk_used_bytes: int | None = None
+    disk_total_bytes: int | None = None
+    """Of the fuller one of the root and Ray's session directory. In Kubernetes only with
+    RAY_DASHBOARD_ENABLE_K8S_DISK_USAGE=1 (ray/dashboard/modules/reporter/reporter_agent.py)."""
+    sent_bytes_per_s: float | None = None
+    received_bytes_per_s: float | None = None
+    """Of the node's Ethernet interfaces."""
+    object_store_used_bytes: int | None = None
+    object_store_total_bytes: int | None = None
 
 
 class KubernetesNode(Struct, frozen=True):

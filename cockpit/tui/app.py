@@ -8,6 +8,7 @@ Nothing here waits for a socket: blocking work runs on the session's loop.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -18,7 +19,9 @@ from textual.app import SystemCommand
 from textual.filter import LineFilter
 from textual.screen import Screen
 
+from cockpit.config.theme_files import theme_named
 from cockpit.model.alert import Severity
+from cockpit.model.cluster import is_protected
 from cockpit.model.error import CockpitError
 from cockpit.tui import theme
 from cockpit.tui.changes.actions import Connect
@@ -26,6 +29,7 @@ from cockpit.tui.connecting import Connecting
 from cockpit.tui.keys import TITLES, VIEWS, keys_of
 from cockpit.tui.terminal.backlog import is_behind
 from cockpit.tui.terminal.line_filters import ASCII, PRINTABLE
+from cockpit.tui.terminal.notification import clipboard, window_title
 from cockpit.tui.terminal.symbols import Symbols, symbols
 from cockpit.tui.theme import DEFAULT_THEME
 from cockpit.tui.view_state import Live, ViewState
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     from cockpit.model.cluster import ClusterPattern, ClusterRef
 
 TICK_S = 0.125
+THEME_EVERY_S = 1.0
+"""How often the file of the theme is checked for a change."""
 AT_LEAST_EVERY_S = 1.0
 """The redraw interval without new events: ages change and a source may have become stale."""
 
@@ -71,6 +77,8 @@ class CockpitApp(Connecting):
         self._drawn: tuple[int, int, int] = (-1, -1, -1)
         self._drawn_at = 0.0
         self._reported: set[str] = set()
+        self._window_title = ""
+        self._theme_file: tuple[str, int] = ("", 0)
         self._loud: Mapping[str, Severity] = {}
 
     # -- what is shown
@@ -89,6 +97,7 @@ class CockpitApp(Connecting):
             ref=ref,
             paused=self.paused,
             read_only=self.read_only,
+            protected=ref is not None and is_protected(ref, self.protected),
             chosen=connection is None or connection.session is not None,
             switching=str(self.switching or ""),
             fleet=fleet.store if fleet else None,
@@ -124,6 +133,7 @@ class CockpitApp(Connecting):
         if self.theme_name in self.available_themes:
             self.theme = self.theme_name
         self.set_interval(TICK_S, self.tick)
+        self.set_interval(THEME_EVERY_S, self.reload_theme)
         self.call_after_refresh(self._painted)
 
     def _painted(self) -> None:
@@ -136,6 +146,23 @@ class CockpitApp(Connecting):
         for error in bad:
             self.trouble(error)
 
+    def reload_theme(self) -> None:
+        """Show the theme in use again after its file was changed; report what is wrong in it."""
+        try:
+            file = theme_named(self.theme)
+            changed = (self.theme, file.path.stat().st_mtime_ns)
+        except (CockpitError, OSError):
+            return  # One of Textual's, or a file that an editor replaces at this moment.
+        before, self._theme_file = self._theme_file, changed
+        if before[0] != changed[0] or before == changed:
+            return
+        try:
+            self.register_theme(theme.textual_theme(file))
+        except CockpitError as error:
+            self.trouble(error)
+        else:
+            self.mutate_reactive(CockpitApp.theme)
+
     async def show_cluster(self, *, switched: bool) -> None:
         from cockpit.tui.main.screen import MainScreen
 
@@ -144,6 +171,9 @@ class CockpitApp(Connecting):
             named = (name for pattern, name in self.context_themes.items()
                      if fnmatchcase(ref.context, pattern))  # fmt: skip
             self.theme = next(named, self.theme_name)
+        here = self.view_state().ref
+        if here is not None and self.connection is not None and self.connection.fleet is not None:
+            self.remember(lambda now: now.with_cluster(here))
         if switched:
             self._reported.clear()
         for screen in self.screen_stack:
@@ -202,11 +232,27 @@ class CockpitApp(Connecting):
             self._drawn, self._drawn_at = state, now
             self.redraw()
 
+    def copy_to_clipboard(self, text: str) -> None:
+        """Also through tmux, which passes it on where `allow-passthrough` is on."""
+        super().copy_to_clipboard(text)
+        if self._driver is not None and (sequence := clipboard(text, os.environ)):
+            self._driver.write(sequence)
+
+    def _entitle(self, state: ViewState) -> None:
+        """The title of the terminal's window, or of tmux' pane."""
+        parts = (state.cluster, state.store.health.value if state.store.ref else "")
+        text = " · ".join(("cockpit", *filter(None, parts)))
+        if text != self._window_title and self._driver is not None and not self.is_headless:
+            self._window_title = text
+            self._driver.write(window_title(text, os.environ))
+
     def redraw(self) -> None:
         """Every mounted screen of the stack; the one below a dialog is still drawn."""
         view_state = self.view_state()
+        self._entitle(view_state)
         for screen in self.screen_stack:
-            if isinstance(screen, Live) and screen.is_mounted:
+            # A screen counts as mounted before its parts are there.
+            if isinstance(screen, Live) and screen.is_mounted and screen.children:
                 try:
                     screen.redraw(view_state)
                 except Exception as error:

@@ -22,6 +22,7 @@ from cockpit.model.error import CockpitError, ExitCode
 from cockpit.store.store import Store
 from cockpit.tui.changes.actions import READ_ONLY, Connection
 from cockpit.tui.diagnosis_cache import DiagnosisCache
+from cockpit.tui.remembered import Memory, Remembered
 from cockpit.tui.terminal.driver import TerminalDriver
 from cockpit.tui.terminal.notification import notification
 from cockpit.tui.view_state import ViewState
@@ -72,6 +73,7 @@ class AppBase(App[int]):
         self.conducting: Conducting | None = None
         """The drill or game day of this screen, from its first stage to its last."""
         self.diagnoses = DiagnosisCache()
+        self._memory: Memory | None = None
         self._empty = Store()
         self._faults: set[tuple[str, str]] = set()
 
@@ -86,6 +88,23 @@ class AppBase(App[int]):
         if self.connection is None or self.connection.actions is None:
             raise CockpitError("Not connected yet.", todo="Wait for the cluster to answer.")
         return self.connection.actions
+
+    @property
+    def memory(self) -> Memory:
+        """What is kept between starts; read at its first use, after the first paint."""
+        if self._memory is None:
+            self._memory = Memory()
+        return self._memory
+
+    def remember(self, change: Callable[[Remembered], Remembered]) -> None:
+        """Change what is kept. Where it cannot be written, it is kept until the end."""
+        try:
+            self.memory.change(change)
+        except OSError as error:
+            what = "What you chose is kept only until the UI ends."
+            self.trouble(CockpitError(what, f"{error.filename}: {error.strerror}"))
+        except CockpitError as error:
+            self.trouble(error)
 
     @property
     def store(self) -> Store:

@@ -28,6 +28,8 @@ class ViewState(Struct, frozen=True):
     cluster: str = ""
     paused: bool = False
     read_only: bool = False
+    protected: bool = False
+    """Whether a destructive act asks for the name of the cluster."""
     chosen: bool = True
     """Whether a cluster is shown, or only the fleet to choose one from."""
     switching: str = ""

@@ -216,6 +216,8 @@ def node(node_id: str = HEAD, *, head: bool = True, alive: bool = True) -> dict[
         "ip": "127.0.0.10",
         "cpu": 12.5,
         "mem": [16_000, 12_000, 25.0, 4_000],
+        "disk": {"/": {"total": 100, "used": 40, "free": 60, "percent": 40.0}},
+        "networkSpeed": [1_500.5, 2_500.0],
         "gpus": [
             {
                 "index": 0,
@@ -229,6 +231,8 @@ def node(node_id: str = HEAD, *, head: bool = True, alive: bool = True) -> dict[
         ],
         "raylet": {
             "nodeId": node_id,
+            "objectStoreUsedMemory": 10,
+            "objectStoreAvailableMemory": 30,
             "nodeManagerAddress": "127.0.0.10",
             "nodeManagerHostname": "vm",
             "isHeadNode": head,

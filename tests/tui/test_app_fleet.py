@@ -268,6 +268,8 @@ async def test_the_fleet_sorts_filters_and_follows(cockpit: Open) -> None:
 async def test_one_local_cluster_has_no_fleet(cockpit: Open) -> None:
     async with cockpit() as seen:
         assert "Fleet" not in seen.text
+        await seen.press("9")
+        await seen.sees("Ray nodes")
         assert "K8s nodes" not in seen.text
         await seen.press("0")
         await seen.sees("Only clusters in Kubernetes are listed here")
@@ -312,7 +314,7 @@ def test_completion_knows_contexts_namespaces_and_the_shortest_names() -> None:
     session.drain()
 
     def complete(line: str) -> list[str]:
-        return commands.completions(line, session.store, (), session.store)
+        return commands.completions(line, session.store, commands.Names(fleet=session.store))
 
     assert complete("context st") == ["context staging"]
     assert complete("namespace a") == ["namespace all"]

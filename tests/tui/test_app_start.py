@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+from pathlib import Path
 
 import pytest
 
+from cockpit.config import paths
+from cockpit.model.cluster import ClusterPattern
 from cockpit.model.error import ExitCode, UnreachableError
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.changes.actions import Connection, Log, Quit
@@ -95,3 +99,27 @@ async def test_a_view_asked_for_while_another_is_being_built_is_the_one_that_is_
         await asyncio.gather(screen.action_view("jobs"), screen.action_view("overview"))
         await seen.sees("Cluster")
         assert [name for name, view in screen.views.items() if view.display] == ["overview"]
+
+
+async def test_protected_cluster_is_marked_with_a_word(cockpit: Open) -> None:
+    async with cockpit(protected=[ClusterPattern(cluster="demo")]) as seen:
+        await seen.sees("PROTECTED")
+    async with cockpit(protected=[ClusterPattern(cluster="other")]) as seen:
+        assert "PROTECTED" not in seen.text
+
+
+async def test_changed_theme_file_is_shown_and_a_wrong_one_reported(
+    cockpit: Open, tmp_path: Path
+) -> None:
+    own = paths.config_dir() / "themes" / "cockpit-dark.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text('[colors]\nprimary = "#112233"\n')
+    async with cockpit() as seen:
+        seen.app.reload_theme()
+        for color, stamp in (("#445566", 1), ('"', 2)):
+            own.write_text(f'[colors]\nprimary = "{color}"\n')
+            os.utime(own, (stamp, stamp))
+            seen.app.reload_theme()
+            assert seen.app.current_theme.primary == "#445566"
+        await seen.until(lambda: "cockpit-dark cannot be used" in seen.toasts)
+        assert seen.app.theme_variables["primary"] == "#445566"

@@ -34,6 +34,8 @@ async def test_numbers_and_tab_move_between_views(cockpit: Open) -> None:
         await seen.press("shift+tab", "shift+tab")
         await seen.sees("Runs · 1, 1 live")
         await seen.press("shift+tab")
+        await seen.sees("Ray nodes · 3")
+        await seen.press("shift+tab")
         await seen.sees("Nothing is wrong")
 
 

@@ -8,7 +8,7 @@ import pytest
 from textual.driver import Driver
 
 from cockpit.tui.app_base import AppBase
-from cockpit.tui.terminal.notification import notification
+from cockpit.tui.terminal.notification import clipboard, notification, window_title
 
 
 def test_notification_is_one_sequence_without_control_characters_of_the_text() -> None:
@@ -41,6 +41,18 @@ def test_tmux_passes_the_sequence_on() -> None:
 @pytest.mark.parametrize("term", ["linux", "dumb"])
 def test_terminal_that_may_print_it_gets_none(term: str) -> None:
     assert notification("slow", {"TERM": term}) == ""
+    assert window_title("cockpit", {"TERM": term}) == ""
+
+
+def test_title_is_one_sequence_without_control_characters_of_the_text() -> None:
+    sequence = window_title("llm\x1b]0;owned\x07 · ready", {"TERM": "tmux-256color", "TMUX": "x"})
+    assert sequence.startswith("\x1b]2;llm")
+    assert not {char for char in sequence[1:-1] if ord(char) < 32}
+
+
+def test_copy_is_sent_around_tmux_too() -> None:
+    assert clipboard("rank", {"TERM": "xterm"}) == ""
+    assert clipboard("rank", {"TMUX": "x"}) == "\x1bPtmux;\x1b\x1b]52;c;cmFuaw==\x07\x1b\\"
 
 
 def test_ring_writes_the_notification_after_the_bell(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,8 @@ EARLIEST_S, LATEST_S = -62_135_596_800.0, 253_402_300_799.0
 """The years 1 to 9999, as Unix times: the dates that `time.localtime` and `datetime` support."""
 MAX_COUNT = 10_000_000
 """The limit of ranks, attempts and other counted things."""
+MAX_BYTES = 1 << 60
+"""The limit of sizes, an exbibyte."""
 
 
 def moment_s(value: Any) -> float:
@@ -26,4 +28,12 @@ def count(value: Any) -> int:
     number = int(value)
     if not 0 <= number <= MAX_COUNT:
         raise ValueError("a count out of range")
+    return number
+
+
+def bytes_of(value: Any) -> int:
+    """A size from 0 to MAX_BYTES. Raises ValueError, TypeError or OverflowError."""
+    number = int(value)
+    if not 0 <= number <= MAX_BYTES:
+        raise ValueError("a size out of range")
     return number

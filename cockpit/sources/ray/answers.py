@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cockpit.model.cluster import Gpu, Node
 from cockpit.model.death import MemoryKill
-from cockpit.model.decoding.value_range import count, moment_s
+from cockpit.model.decoding.value_range import bytes_of, count, moment_s
 from cockpit.model.run import Job, JobStatus, RunState
 from cockpit.model.secret import masked, masked_lines, masked_value
 from cockpit.model.serve import Deployment, Replica
@@ -39,6 +39,12 @@ def _node(raw: Mapping[str, Any]) -> Node:
     raylet = raw["raylet"]
     alive = raylet.get("state") == "ALIVE"
     memory = raw.get("mem") or []
+    disk_used, disk_total = _disk(raw.get("disk")) if alive else (None, None)
+    speed = (raw.get("networkSpeed") or ()) if alive else ()
+    store_used, store_free = (
+        bytes_of(raylet.get(f"objectStore{part}Memory") or 0) for part in ("Used", "Available")
+    )
+    has_store = alive and store_used + store_free > 0
     return Node(
         id=one_line(str(raylet["nodeId"])),
         ip=one_line(str(raylet.get("nodeManagerAddress") or raw.get("ip") or "")),
@@ -54,7 +60,20 @@ def _node(raw: Mapping[str, Any]) -> Node:
             for name, amount in (raylet.get("resourcesTotal") or {}).items()
         },
         state_message=one_line(str(raylet.get("stateMessage") or "")),
+        disk_used_bytes=disk_used,
+        disk_total_bytes=disk_total,
+        sent_bytes_per_s=_float(speed[0]) if len(speed) > 1 else None,
+        received_bytes_per_s=_float(speed[1]) if len(speed) > 1 else None,
+        object_store_used_bytes=store_used if has_store else None,
+        object_store_total_bytes=store_used + store_free if has_store else None,
     )
+
+
+def _disk(raw: Any) -> tuple[int | None, int | None]:
+    """Used and total bytes of the fullest disk; in a pod Ray reports one of a single byte."""
+    disks = [(bytes_of(one["used"]), bytes_of(one["total"])) for one in (raw or {}).values()]
+    sized = [(used, total) for used, total in disks if total > 1]
+    return max(sized, key=lambda disk: disk[0] / disk[1]) if sized else (None, None)
 
 
 def _gpu(raw: Mapping[str, Any]) -> Gpu:

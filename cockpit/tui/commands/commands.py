@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import UsageError
 from cockpit.store.selectors import current_run, pods_in_order
 from cockpit.store.store import Store
@@ -20,7 +21,7 @@ class Command(Struct, frozen=True):
     help: str
     takes: tuple[str, ...] = ()
     """The types of the first arguments, for completion: `pod`, `rank`, `group`, `job`, `theme`,
-    `node`, `context`, `namespace`, `cluster`, `fault` and then its target."""
+    `node`, `context`, `namespace`, `cluster`, `filter`, `column`, `fault` and then its target."""
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -36,7 +37,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("stop", "stop JOB", "stop a job", ("job",)),
     Command("resume", "resume JOB", "submit a job again, from its last checkpoint", ("job",)),
     Command("delete", "delete JOB", "delete a job that has ended", ("job",)),
-    Command("cluster", "cluster NAME", "open another cluster", ("cluster",)),
+    Command("cluster", "cluster NAME|-", "open another cluster; -: the one before", ("cluster",)),
+    Command("favorite", "favorite [CLUSTER]", "list a cluster first, or no longer", ("cluster",)),
     Command("context", "context NAME", "the clusters of a context", ("context",)),
     Command("namespace", "namespace NAME|all", "the clusters of a namespace", ("namespace",)),
     Command("suspend", "suspend", "delete all pods, keep the cluster"),
@@ -51,6 +53,10 @@ COMMANDS: tuple[Command, ...] = (
         "follow a log; without a name all logs of the run, merged by time",
         ("job", "pod"),
     ),
+    Command("filter", "filter [NAME]", "apply a saved filter of this view", ("filter",)),
+    Command("keep", "keep NAME", "save the filter of this view under a name"),
+    Command("drop", "drop NAME", "delete a saved filter of this view", ("filter",)),
+    Command("columns", "columns [KEY …|all]", "choose and order the columns", ("column",)),
     Command("mark", "mark [TEXT]", "mark this moment"),
     Command("theme", "theme [NAME]", "switch the theme", ("theme",)),
     Command("save", "save", "save the UI as SVG and text"),
@@ -94,24 +100,49 @@ def parse(line: str) -> tuple[Command, tuple[str, ...]]:
     return command, rest
 
 
-def completions(
-    line: str, store: Store, themes: Sequence[str] = (), fleet: Store | None = None
-) -> list[str]:
-    """Complete lines that begin with the input, most likely first."""
+class Names(Struct, frozen=True):
+    """What a command may name besides the objects of the store."""
+
+    themes: Sequence[str] = ()
+    fleet: Store | None = None
+    preferred: Sequence[ClusterRef] = ()
+    """Favorites and recent clusters, which are completed first."""
+    filters: Sequence[str] = ()
+    columns: Sequence[str] = ()
+
+
+def completions(line: str, store: Store, names: Names | None = None) -> list[str]:
+    """Complete lines, most likely first; see `matching`."""
     head, _, tail = line.rpartition(" ")
     if not head:
-        return [command.name for command in COMMANDS if command.name.startswith(tail)]
+        return matching(tail, [command.name for command in COMMANDS])
     command = _BY_NAME.get(head.split()[0])
     if command is None:
         return []
-    if " " in head.strip():
-        targets = _targets(store) if command.name == "drill" and head.count(" ") == 1 else []
-        return [f"{head} {text}" for text in targets if text.startswith(tail)]
-    terms = [name for kind in command.takes for name in _names(kind, store, themes, fleet)]
-    return [f"{head} {text}" for text in terms if text.startswith(tail)]
+    kinds: Sequence[str] = command.takes
+    if " " in head.strip() and command.takes != ("column",):
+        second = command.name == "drill" and head.count(" ") == 1
+        kinds = ("target",) if second else ()
+    terms = [name for kind in kinds for name in _names(kind, store, names or Names())]
+    return [f"{head} {text}" for text in matching(tail, terms)]
 
 
-def _names(kind: str, store: Store, themes: Sequence[str], fleet: Store | None) -> Sequence[str]:
+def matching(typed: str, names: Sequence[str]) -> list[str]:
+    """The names that begin with what was typed; else those that contain it; else its letters."""
+
+    def has_letters(name: str) -> bool:
+        rest = iter(name)
+        return all(letter in rest for letter in typed)
+
+    return (
+        [name for name in names if name.startswith(typed)]
+        or [name for name in names if typed in name]
+        or [name for name in names if has_letters(name)]
+    )
+
+
+def _names(kind: str, store: Store, names: Names) -> Sequence[str]:
+    fleet = names.fleet
     match kind:
         case "pod":
             return [pod.name for pod in pods_in_order(store)]
@@ -129,20 +160,28 @@ def _names(kind: str, store: Store, themes: Sequence[str], fleet: Store | None) 
 
             return catalog.NAMES
         case "theme":
-            return themes
+            return names.themes
+        case "filter":
+            return names.filters
+        case "column":
+            return names.columns
+        case "target":
+            return _targets(store)
         case "context":
             return contexts(fleet) if fleet else ()
         case "namespace":
             return ["all", *sorted({ref.namespace for ref in clusters(fleet)})]
         case "cluster":
-            return short_names(clusters(fleet))
+            found = clusters(fleet)
+            first = [ref for ref in dict.fromkeys(names.preferred) if ref in found]
+            return short_names([*first, *(ref for ref in found if ref not in first)])
     raise KeyError(kind)
 
 
 def _targets(store: Store) -> list[str]:
     """The targets of a drill."""
-    ranks = [f"rank:{rank}" for rank in _names("rank", store, (), None)]
-    return [*ranks, *_names("pod", store, (), None), "random", "head"]
+    ranks = [f"rank:{rank}" for rank in _names("rank", store, Names())]
+    return [*ranks, *_names("pod", store, Names()), "random", "head"]
 
 
 def seconds(terms: Sequence[str], default: float = 0.0) -> float:

@@ -25,12 +25,17 @@ class Confirm(Dialog[bool]):
     Confirm Input { margin: 1 0 0 0; }
     Confirm Horizontal { height: 1; margin: 1 0; align-horizontal: right; }
     Confirm Button { margin: 0 0 0 2; border: none !important; }
+    Confirm.-tiny .line { margin: 0; }
+    Confirm.-tiny Horizontal { dock: bottom; margin: 0; }
+    Confirm.-tiny Button { min-width: 4; margin: 0 0 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,Y", "answer(True)", "Yes"),
         Binding("n,N,escape", "answer(False)", "No"),
         Binding("q", "quit_key", "No, or yes where it asked"),
         Binding("left,right,h,l", "other", "The other answer"),
+        Binding("down,j", "scroll_text(1)", "Down", show=False),
+        Binding("up,k", "scroll_text(-1)", "Up", show=False),
     ]
 
     def __init__(
@@ -77,6 +82,9 @@ class Confirm(Dialog[bool]):
 
     def action_quit_key(self) -> None:
         self.action_answer(self.again == "q")
+
+    def action_scroll_text(self, by: int) -> None:
+        self.query_one(VerticalScroll).scroll_relative(y=by, animate=False)
 
     def action_other(self) -> None:
         self.focus_next(Button)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual import events
@@ -52,11 +52,16 @@ class Prompt(Input):
     class Closed(Message):
         """The prompt is hidden again."""
 
-    def __init__(self, complete: Callable[[str], list[str]]) -> None:
+    def __init__(
+        self, complete: Callable[[str], list[str]], history: Callable[[], Sequence[str]]
+    ) -> None:
+        """`history`: the earlier commands, the newest last."""
         super().__init__(compact=True, select_on_focus=False)
         self.mode = COMMAND
+        self._completions = complete
         self._complete = _Completions(complete)
-        self._history: list[str] = []
+        self._read_history = history
+        self._history: Sequence[str] = ()
         self._at = 0
 
     def ask(self, mode: str, line: str = "") -> None:
@@ -65,6 +70,7 @@ class Prompt(Input):
         self.suggester = self._complete if mode == COMMAND else None
         self.value = line
         self.cursor_position = len(line)
+        self._history = self._read_history() if mode == COMMAND else ()
         self._at = len(self._history)
         self.screen.set_focus(self)  # at once: `focus` lets the keys that were typed go first
 
@@ -78,7 +84,6 @@ class Prompt(Input):
         line = event.value.strip()
         self._close()
         if self.mode == COMMAND and line:
-            self._history = [*(x for x in self._history if x != line), line][-100:]
             self.post_message(self.Entered(COMMAND, line))
         elif self.mode == NOTE:
             self.post_message(self.Entered(NOTE, line))
@@ -93,13 +98,18 @@ class Prompt(Input):
         self._close()
 
     def action_history(self, by: int) -> None:
-        if self.mode == COMMAND and self._history:
+        if self._history:
             self._at = min(max(self._at + by, 0), len(self._history))
             self.value = self._history[self._at] if self._at < len(self._history) else ""
             self.cursor_position = len(self.value)
 
     def action_complete(self) -> None:
+        """Take the suggestion; without one, the best line that has the typed letters in order."""
         self.action_cursor_right()
+        found = self._completions(self.value) if self.mode == COMMAND and self.value else []
+        if found and not any(line.startswith(self.value) for line in found):
+            self.value = found[0]
+            self.cursor_position = len(self.value)
 
     def _close(self) -> None:
         self.display = False

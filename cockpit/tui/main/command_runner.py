@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import UsageError
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run, pod_of_rank
@@ -16,7 +17,7 @@ from cockpit.tui.views.fleet.view import FleetView
 from cockpit.tui.views.hang.page import HangPage
 from cockpit.tui.views.ranks.page import RankScreen
 
-_MAY_BE_ALONE = ("theme", "describe", "drill", "logs")
+_MAY_BE_ALONE = ("theme", "describe", "drill", "logs", "filter", "favorite", "columns")
 
 
 async def run(screen: Viewing, line: str) -> None:
@@ -60,9 +61,18 @@ async def run(screen: Viewing, line: str) -> None:
             _pod_under(app, current_run(app.store), first)
             app.push_screen(RankScreen(int(first)))
         case "cluster":
-            app.switch(
-                cluster_name.named(clusters(app.view_state().fleet), first, app.view_state().ref)
-            )
+            app.switch(_cluster(app, first))
+        case "favorite":
+            favorite(app, _cluster(app, first) if first else app.view_state().ref)
+        case "filter" if first:
+            screen.set_filter(_saved(screen, first))
+        case "keep":
+            _keep(screen, first)
+        case "drop":
+            _saved(screen, first)
+            app.remember(lambda now: now.with_filter(screen.view_name, first, ""))
+        case "columns":
+            _columns(screen, text)
         case "context" | "namespace":
             await _narrow(screen, command.name, first)
         case "suspend" | "unsuspend":
@@ -84,6 +94,67 @@ async def run(screen: Viewing, line: str) -> None:
             await screen.action_view(name)
         case name:
             await screen.run_action(name)
+
+
+def favorite(app: AppBase, ref: ClusterRef | None) -> None:
+    """List the cluster first in the fleet, or no longer."""
+    if ref is None:
+        raise UsageError("No cluster is chosen.", todo="Type its name: favorite CLUSTER")
+    app.remember(lambda now: now.with_favorite(ref))
+    is_one = ref in app.memory.now.favorites
+    app.notify(f"{ref.name} is {'now' if is_one else 'no longer'} a favorite.", markup=False)
+    app.redraw()
+
+
+def _cluster(app: AppBase, name: str) -> ClusterRef:
+    """The cluster of that name; `-`: the one that was open before. Raises UsageError."""
+    state = app.view_state()
+    if name != "-":
+        return cluster_name.named(clusters(state.fleet), name, state.ref)
+    found = next((ref for ref in app.memory.now.recent if ref != state.ref), None)
+    if found is None:
+        raise UsageError("No other cluster was open before.", todo="See the view Fleet: 0")
+    return found
+
+
+def _saved(screen: Viewing, name: str) -> str:
+    """The saved filter of the view. Raises UsageError."""
+    found = screen.cockpit.memory.now.filters.get(screen.view_name, {})
+    if name not in found:
+        names = ", ".join(sorted(found)) or "none"
+        what = f"{keys.TITLES[screen.view_name]} has no filter {name!r}."
+        raise UsageError(what, f"Saved: {names}.", "Filter with /, then save it: keep NAME")
+    return found[name]
+
+
+def _keep(screen: Viewing, name: str) -> None:
+    text = screen.filters.get(screen.view_name, "")
+    if not text:
+        raise UsageError("There is no filter to save.", todo="Filter with /, then type: keep NAME")
+    screen.cockpit.remember(lambda now: now.with_filter(screen.view_name, name, text))
+    title = keys.TITLES[screen.view_name]
+    screen.cockpit.notify(f"Saved for {title}: filter {name}", markup=False)
+
+
+def _columns(screen: Viewing, chosen: tuple[str, ...]) -> None:
+    """Choose the columns of the table with the focus; without any, show their names."""
+    table = screen.focused_table()
+    if table is None:
+        raise UsageError(f"{keys.TITLES[screen.view_name]} has no table.")
+    known = [column.key for column in table.columns]
+    if not chosen:
+        shown = table.visible_columns
+        hidden = ", ".join(key for key in known if key not in shown) or "none"
+        message = f"Shown: {', '.join(shown)}\nHidden: {hidden}"
+        screen.cockpit.notify(message, title="Columns", timeout=12, markup=False)
+        return
+    for key in chosen if chosen != ("all",) else ():
+        if key not in known:
+            raise UsageError(f"There is no column {key!r}.", f"Columns: {', '.join(known)}.")
+    wanted = () if chosen == ("all",) else tuple(dict.fromkeys(chosen))
+    name = f"{screen.view_name}/{table.id}"
+    screen.cockpit.remember(lambda now: now.with_columns(name, wanted))
+    screen.draw_now()
 
 
 async def show_log_of(screen: Viewing, name: str) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.screen import Screen
 
 from cockpit.tui import keys
 from cockpit.tui.app_base import AppBase
 from cockpit.tui.view_state import Target
 from cockpit.tui.views.view import View
+
+if TYPE_CHECKING:
+    from cockpit.tui.widgets.table.table import LineTable
 
 
 class Viewing(Screen[None]):
@@ -16,6 +21,8 @@ class Viewing(Screen[None]):
         self.views: dict[str, View] = {}
         self.shown = "starting"
         self.view_name = keys.VIEWS[0]
+        self.filters: dict[str, str] = {}
+        """The filter in use, by view."""
 
     @property
     def cockpit(self) -> AppBase:
@@ -26,6 +33,18 @@ class Viewing(Screen[None]):
     @property
     def view(self) -> View:
         return self.views[self.shown]
+
+    def set_filter(self, text: str) -> None:
+        """Filter the view; an empty text shows all."""
+        self.filters[self.view_name] = text
+        self.view.filter(text)
+        self.draw_now()
+
+    def focused_table(self) -> LineTable | None:
+        """The table of the view that has, or had last, the focus."""
+        from cockpit.tui.views.sorted_view import SortedView
+
+        return self.view.focused_table() if isinstance(self.view, SortedView) else None
 
     def target(self) -> Target | None:
         """The selected object, while it exists."""

@@ -74,7 +74,7 @@ class Tabs(Line):
             right = Content.assemble(Content.styled("read-only ", "$muted"), " ", right)
         width = self.size.width
         names = views_of(state)
-        few = [name for name in names if NUMBERS[name].isdecimal() or name == view]
+        few = [name for name in names if name == view or _is_kept(name, state)]
         for brand, labels, end in (
             (" cockpit ", _labels(view, names, gap=" "), right),
             (" ", _labels(view, names, gap=" "), right),
@@ -98,10 +98,15 @@ class Tabs(Line):
         self.show(_spread(Content.assemble(*parts), right, width), clicks)
 
 
+def _is_kept(name: str, state: ViewState) -> bool:
+    """Whether the view is named on narrow terminals, too."""
+    return NUMBERS[name].isdecimal() and (name != "nodes" or state.on_kubernetes)
+
+
 def views_of(state: ViewState) -> tuple[str, ...]:
     """The views that have something to show: nodes and a fleet on Kubernetes, Serve if it runs."""
     there = {
-        "nodes": state.on_kubernetes or bool(state.store.kubernetes_nodes),
+        "nodes": state.on_kubernetes or bool(state.store.kubernetes_nodes or state.store.nodes),
         "fleet": state.fleet is not None,
         "serve": bool(state.store.deployments),
     }
@@ -133,7 +138,11 @@ class StatusLine(Line):
         where = state.cluster or "no cluster"
         if state.ref is not None:
             where = cluster_name(state.ref, max(12, int(0.45 * self.size.width)))
+        # A label as well as a colour, which not everyone sees.
+        protected = Content.styled(" PROTECTED ", "$background on $warning bold")
         parts: list[Content | str] = [Content.styled(f" {where} ", "bold")]
+        if state.protected:
+            parts += [protected, " "]
         store = state.store
         if state.failure is not None:
             parts.append(Content.styled("● failed", "$bad"))

@@ -1,4 +1,4 @@
-"""The keys of the view of all runs."""
+"""The keys of the views of all runs and of all clusters."""
 
 from __future__ import annotations
 
@@ -39,6 +39,14 @@ class ComparingRuns(Viewing):
             except CockpitError as error:
                 self.cockpit.trouble(error)
             self.draw_now()
+
+    def action_favorite(self) -> None:
+        """List the selected cluster of the fleet first, or no longer."""
+        from cockpit.tui.main.command_runner import favorite
+        from cockpit.tui.views.fleet.view import FleetView
+
+        if isinstance(self.view, FleetView) and (ref := self.view.chosen()) is not None:
+            favorite(self.cockpit, ref)
 
     def _runs(self) -> RunsView | None:
         from cockpit.tui.views.runs.view import RunsView

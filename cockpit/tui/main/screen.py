@@ -110,7 +110,7 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
 
     def action_back(self) -> None:
         if not self.view.back():
-            self.view.filter("")
+            self.set_filter("")
         self.draw_now()
 
     def action_heat(self) -> None:
@@ -207,7 +207,8 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
         if self.prompt is None:
             from cockpit.tui.dialogs.prompt import Prompt
 
-            self.prompt = Prompt(self._completions)
+            history = self.cockpit.memory
+            self.prompt = Prompt(self._completions, lambda: history.now.commands)
             await self.mount(self.prompt)
         self.query_one(KeyBar).display = False
         self.prompt.ask(mode, line)
@@ -216,11 +217,11 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
         from cockpit.tui.main import command_runner
 
         if message.mode == "/":
-            self.view.filter(message.line)
-            self.draw_now()
+            self.set_filter(message.line)
         elif message.mode == "#":
             self.annotate(message.line)
         else:
+            self.cockpit.remember(lambda now: now.with_command(message.line))
             self.cockpit.attempt(command_runner.run(self, message.line))
 
     def on_prompt_closed(self) -> None:
@@ -231,5 +232,12 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
         from cockpit.tui.commands import commands
 
         state = self.cockpit.view_state()
-        themes = sorted(self.app.available_themes)
-        return commands.completions(line, state.store, themes, state.fleet)
+        now, table = self.cockpit.memory.now, self.focused_table()
+        names = commands.Names(
+            sorted(self.app.available_themes),
+            state.fleet,
+            (*now.favorites, *now.recent),
+            sorted(now.filters.get(self.view_name, ())),
+            ("all", *(column.key for column in table.columns)) if table else (),
+        )
+        return commands.completions(line, state.store, names)

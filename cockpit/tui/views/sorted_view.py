@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.sort import Order, heading
-from cockpit.tui.view_state import Target
+from cockpit.tui.view_state import Target, ViewState
 from cockpit.tui.views.view import View
 from cockpit.tui.widgets.table.table import LineTable, Row
 
@@ -21,6 +21,12 @@ class SortedView(View):
     def __init__(self) -> None:
         super().__init__()
         self.orders = {name: Order() for name in self.TABLES}
+
+    def draw(self, state: ViewState) -> None:
+        chosen = self.cockpit.memory.now.columns
+        for name in self.TABLES:
+            self.table(name).choose(chosen.get(f"{self.NAME}/{name}", ()))
+        super().draw(state)
 
     @property
     def order(self) -> Order:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from msgspec import Struct
 
 from cockpit import format
@@ -14,7 +16,7 @@ from cockpit.tui.rows.text import HEALTH_STYLES
 from cockpit.tui.widgets.table.table import Cell, Column, Row
 
 FLEET_COLUMNS = (
-    Column("here", "", width=1),
+    Column("here", "", width=2),
     Column("context", "CONTEXT", min_width=10, cut="middle"),
     Column("namespace", "NAMESPACE", min_width=9, cut="middle"),
     Column("cluster", "CLUSTER", min_width=10, cut="middle"),
@@ -54,8 +56,13 @@ def clusters(fleet: Store | None) -> list[ClusterRef]:
     ]
 
 
-def fleet_rows(fleet: Store, now_s: float, here: ClusterRef | None) -> list[FleetRow]:
-    """`here` is the current cluster."""
+def fleet_rows(
+    fleet: Store,
+    now_s: float,
+    here: ClusterRef | None,
+    favorites: Collection[ClusterRef] = (),
+) -> list[FleetRow]:
+    """`here` is the current cluster; favorites are first."""
     rows: list[FleetRow] = []
     for context in contexts(fleet):
         source = fleet.sources.get(SOURCE + context)
@@ -65,7 +72,10 @@ def fleet_rows(fleet: Store, now_s: float, here: ClusterRef | None) -> list[Flee
         elif not fleet.fleet.get(context):
             rows.append(_empty_row(context, "no RayCluster"))
         for found in sorted(fleet.fleet.get(context, ()), key=_place):
-            rows.append(_cluster_row(found, now_s, found.ref == here, lost=lost))
+            is_favorite = found.ref in favorites
+            mark = f"{'●' if found.ref == here else ' '}{'★' if is_favorite else ''}".rstrip()
+            rows.append(_cluster_row(found, now_s, mark, lost=lost))
+    rows.sort(key=lambda row: row.ref not in favorites)
     return rows
 
 
@@ -85,12 +95,12 @@ def totals(fleet: Store) -> str:
     return " · ".join(parts)
 
 
-def _cluster_row(found: ClusterSummary, now_s: float, here: bool, *, lost: bool) -> FleetRow:
+def _cluster_row(found: ClusterSummary, now_s: float, mark: str, *, lost: bool) -> FleetRow:
     style = "muted" if lost else ""
     short = found.ready < found.desired
     workers = "warning" if short and found.health is not ClusterHealth.SUSPENDED else style
     cells = (
-        Cell("●" if here else "", "accent"),
+        Cell(mark, "accent"),
         Cell(found.ref.context, "muted"),
         Cell(found.ref.namespace, style),
         Cell(found.ref.name, style or "bold"),

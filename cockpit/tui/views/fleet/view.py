@@ -19,12 +19,14 @@ from cockpit.tui.widgets.table.table import LineTable, Row
 class FleetView(SortedView):
     NAME = "fleet"
     TABLES = ("fleet",)
+    SCOPED_CSS = False  # it uses the screen's size classes
     DEFAULT_CSS = """
     FleetView LineTable { height: 1fr; border-top: solid $border;
         border-title-color: $foreground; border-title-style: bold;
         border-title-background: $surface;
         border-subtitle-color: $muted; border-subtitle-background: $surface; }
     FleetView #about { height: auto; max-height: 4; padding: 0 1; background: $panel; }
+    .-tiny FleetView #about { display: none; }
     """
 
     def __init__(self) -> None:
@@ -49,7 +51,8 @@ class FleetView(SortedView):
             return
         table.set_empty("No cluster yet: waiting for the first context to answer.")
         here = state.ref if state.chosen else None
-        found = fleet_rows(state.fleet, state.now_s, here)
+        favorites = self.cockpit.memory.now.favorites
+        found = fleet_rows(state.fleet, state.now_s, here, favorites)
         self._refs = {item.row.key: item.ref for item in found}
         rows = [item.row for item in found if self._wanted(item.row)]
         shown = self.show_rows(rows)

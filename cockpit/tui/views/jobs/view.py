@@ -46,7 +46,7 @@ class JobsView(SortedView):
 
     def compose(self) -> ComposeResult:
         yield LineTable((), id="jobs", empty="No jobs yet: L launches one.")
-        yield LogView(id="log", empty="No lines yet: waiting for the log.")
+        yield LogView(id="log", empty="No lines yet: enter on a job shows its log.")
 
     def redraw(self, state: ViewState) -> None:
         table = self.query_one(LineTable)

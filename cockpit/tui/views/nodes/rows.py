@@ -1,4 +1,4 @@
-"""Kubernetes nodes as rows, each with the pods and ranks of this cluster on it."""
+"""Kubernetes nodes and Ray nodes as rows, with the pods and ranks of this cluster on them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cockpit import format
 from cockpit.insight.nodes.suspects import Suspect
-from cockpit.model.cluster import KubernetesNode, Pod
+from cockpit.model.cluster import KubernetesNode, Node, Pod
 from cockpit.model.text import one_line
 from cockpit.store.selectors import age_s, current_run
 from cockpit.store.store import Store
@@ -29,6 +29,26 @@ NODE_COLUMNS = (
     Column("version", "KUBELET", priority=5),
     Column("reason", "REASON", min_width=16, grow=1),
 )
+RAY_COLUMNS = (
+    Column("node", "RAY NODE", min_width=16, cut="middle"),
+    Column("ip", "IP", priority=5),
+    Column("state", "STATE", width=5),
+    Column("ranks", "RANKS", align="right", priority=2),
+    Column("cpu", "CPU", width=6, align="right"),
+    Column("memory", "MEM", width=5, align="right"),
+    Column("store", "STORE", width=5, align="right"),
+    Column("disk", "DISK", width=5, align="right"),
+    Column("received", "NET IN", width=10, align="right"),
+    Column("sent", "NET OUT", width=10, align="right"),
+    Column("gpus", "GPU", width=6, align="right", priority=1),
+    Column("memory_size", "MEM SIZE", width=9, align="right", priority=3),
+    Column("store_size", "STORE SIZE", width=10, align="right", priority=3),
+    Column("disk_size", "DISK SIZE", width=9, align="right", priority=3),
+    Column("reason", "REASON", min_width=8, grow=1, priority=4),
+)
+FULL_PERCENT = 90.0
+"""From here on a store is marked. Ray refuses to spill to a disk that is 95 % full
+(RAY_local_fs_capacity_threshold)."""
 
 
 class OnNode(Struct, frozen=True):
@@ -111,3 +131,55 @@ def _row(
             Cell(reason, style if reason else "muted"),
         ),
     )
+
+
+def ray_rows(store: Store) -> list[Row]:
+    """The head first, then alive before dead. A node is called as its pod, if it has one."""
+    pods = {pod.ip: pod.name for pod in store.pods.values() if pod.ip and pod.ended_s is None}
+    run = current_run(store)
+    attempt = run.attempt if run else None
+    ranks: dict[str, list[int]] = {}
+    for placement in attempt.placements if attempt and attempt.ended_s is None else ():
+        ranks.setdefault(placement.node_ip, []).append(placement.rank)
+    return [
+        _ray_row(node, pods.get(node.ip, node.hostname or node.id), tuple(ranks.get(node.ip, ())))
+        for node in store.nodes.values()
+    ]
+
+
+def _ray_row(node: Node, name: str, ranks: tuple[int, ...]) -> Row:
+    busy = [gpu.utilization_percent for gpu in node.gpus if gpu.utilization_percent is not None]
+    return Row(
+        node.id,
+        (
+            Cell(name, "bold" if node.is_head else ""),
+            Cell(node.ip or format.DASH, "muted"),
+            Cell("alive", "good") if node.alive else Cell("dead", "bad"),
+            Cell(few(ranks)),
+            Cell(format.percent(node.cpu_percent)),
+            _filled(node.memory_used_bytes, node.memory_total_bytes),
+            _filled(node.object_store_used_bytes, node.object_store_total_bytes),
+            _filled(node.disk_used_bytes, node.disk_total_bytes),
+            Cell(_rate(node.received_bytes_per_s)),
+            Cell(_rate(node.sent_bytes_per_s)),
+            Cell(format.percent(sum(busy) / len(busy) if busy else None)),
+            Cell(format.bytes_text(node.memory_total_bytes)),
+            Cell(format.bytes_text(node.object_store_total_bytes)),
+            Cell(format.bytes_text(node.disk_total_bytes)),
+            Cell(node.state_message, "muted"),
+        ),
+    )
+
+
+def _filled(used: int | None, total: int | None) -> Cell:
+    """Such as `41 %`; with a mark if it is nearly full."""
+    if used is None or not total:
+        return Cell(format.DASH)
+    part = 100 * used / total
+    full = part >= FULL_PERCENT
+    text = format.percent(part)
+    return Cell(f"!{text}" if full else text, "warning" if full else "")
+
+
+def _rate(bytes_per_s: float | None) -> str:
+    return format.DASH if bytes_per_s is None else f"{format.bytes_text(int(bytes_per_s))}/s"

@@ -1,4 +1,4 @@
-"""View 9: the Kubernetes nodes under the pods, and which of them are suspect."""
+"""View 9: the Kubernetes nodes under the pods, which of them are suspect, and the Ray nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cockpit.recorder.reading.library import Library
 from cockpit.recorder.reading.node_history import NodeHistory
 from cockpit.sources.polling.thread import in_thread
 from cockpit.tui.view_state import ViewState
-from cockpit.tui.views.nodes.rows import NODE_COLUMNS, node_rows
+from cockpit.tui.views.nodes.rows import NODE_COLUMNS, RAY_COLUMNS, node_rows, ray_rows
 from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.table.table import LineTable
 
@@ -25,12 +25,16 @@ READ_EVERY_S = 60.0
 
 class NodesView(SortedView):
     NAME = "nodes"
-    TABLES = ("nodes",)
+    TABLES = ("nodes", "ray")
     KIND = "node"
+    SCOPED_CSS = False  # it uses the screen's size classes
     DEFAULT_CSS = """
     NodesView LineTable { height: 1fr; border-top: solid $border;
         border-title-color: $foreground; border-title-style: bold;
         border-title-background: $surface; }
+    .-tiny NodesView #ray { display: none; }
+    .-tiny NodesView.-without-kubernetes #ray { display: block; }
+    NodesView.-without-kubernetes #nodes { display: none; }
     """
 
     def __init__(self) -> None:
@@ -41,12 +45,12 @@ class NodesView(SortedView):
 
     def compose(self) -> ComposeResult:
         yield LineTable(NODE_COLUMNS, id="nodes")
+        yield LineTable(RAY_COLUMNS, id="ray", empty="No Ray nodes yet: waiting for the dashboard.")
 
     def redraw(self, state: ViewState) -> None:
-        table = self.query_one(LineTable)
-        if not state.on_kubernetes:
-            table.set_empty("No K8s nodes: this cluster is not on Kubernetes.")
-        elif why := self.cockpit.refusal("cordon"):
+        table = self.table()
+        self.set_class(not state.on_kubernetes, "-without-kubernetes")
+        if why := self.cockpit.refusal("cordon"):
             table.set_empty(f"No K8s nodes are known. {why}")
         else:
             table.set_empty("No K8s nodes yet: waiting for Kubernetes.")
@@ -59,7 +63,9 @@ class NodesView(SortedView):
             one.node: one
             for one in suspects(self._runs, list(state.store.kubernetes_nodes.values()))
         }
-        self.show_rows(node_rows(state.store, state.now_s, found), "K8s nodes")
+        if state.on_kubernetes:
+            self.show_rows(node_rows(state.store, state.now_s, found), "K8s nodes")
+        self.show_rows(ray_rows(state.store), "Ray nodes", "ray")
 
     @work(exit_on_error=False, name="recorded incidents")
     async def _read(self, ref: ClusterRef) -> None:

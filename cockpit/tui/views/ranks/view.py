@@ -175,7 +175,8 @@ class RanksView(SortedView):
         most = int(room * STRIP_SHARE) - HEAD_LINES
         strip = HEAD_LINES + max(1, strip_lines(shown.total, size.width, most))
         self._strip_folds = strip_fold(shown.total, size.width, most) > 1
-        mode = self.heat or ("strip" if shown.total > room - 1 else "off")
+        helps = shown.total > room - 1 and not self.screen.has_class("-tiny")
+        mode = self.heat or ("strip" if helps else "off")
         if mode == "full" and not self._strip_folds:
             mode = "strip"  # of few ranks, or once the terminal is larger: nearly all were empty
         heat_map.display = mode != "off" and shown.total > 0 and field is not None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
+from textual.widgets import Static
 
+from cockpit.model.text import one_line
 from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.serve.rows import (
     DEPLOYMENT_COLUMNS,
@@ -20,14 +22,18 @@ class ServeView(SortedView):
     NAME = "serve"
     TABLES = ("deployments", "replicas")
     KIND = "deployment"
+    SCOPED_CSS = False  # it uses the screen's size classes
     DEFAULT_CSS = """
     ServeView LineTable { height: 1fr; border-top: solid $border;
         border-title-color: $foreground; border-title-style: bold;
         border-title-background: $surface; }
+    ServeView #about { height: auto; max-height: 4; padding: 0 1; background: $panel; }
+    .-tiny ServeView #replicas, .-tiny ServeView #about { display: none; }
     """
 
     def compose(self) -> ComposeResult:
         yield LineTable(DEPLOYMENT_COLUMNS, id="deployments")
+        yield Static(id="about", markup=False)
         yield LineTable(REPLICA_COLUMNS, id="replicas")
 
     def redraw(self, state: ViewState) -> None:
@@ -40,6 +46,12 @@ class ServeView(SortedView):
             else "No deployments: Ray Serve has no application here."
         )
         self.show_rows(deployment_rows(store, state.now_s), f"Serve{why_no_latency(store)}")
+        chosen = store.deployments.get(table.cursor_key or "")
+        message = one_line(chosen.message) if chosen is not None else ""
+        about = self.query_one("#about", Static)
+        about.display = bool(message)
+        if about.content != message:
+            about.update(message)
         rows = replica_rows(store, table.cursor_key, state.now_s)
         self.show_rows(rows, f"Replicas of {table.cursor_key or 'no deployment'}", "replicas")
 

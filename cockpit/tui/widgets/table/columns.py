@@ -10,6 +10,8 @@ from cockpit.tui.terminal.cells import Align, Cut, width_of
 
 WIDE_GAP = 2
 NARROW_GAP = 1
+NARROWEST, LEAST_COLUMNS = 60, 2
+"""In fewer cells, columns are hidden from the right before all are cut until none can be read."""
 
 
 class Column(Struct, frozen=True):
@@ -47,13 +49,24 @@ class Place(Struct, frozen=True):
     width: int
 
 
-def lay_out(columns: Sequence[Column], widest: Sequence[int], room: int) -> tuple[Place, ...]:
-    """Share `room` cells; `widest` is the width of each column's widest cell."""
+def lay_out(
+    columns: Sequence[Column], widest: Sequence[int], room: int, chosen: Sequence[str] = ()
+) -> tuple[Place, ...]:
+    """Share `room` cells; `widest` is the width of each column's widest cell.
+
+    `chosen`: the keys of the columns that the user wants, in their order; without room the last one
+    is hidden first. Without any, or if the table has none of them, all columns by their priority.
+    """
     wanted = [
         column.width or max(cells, column.least)
         for column, cells in zip(columns, widest, strict=True)
     ]
-    shown = list(range(len(columns)))
+    index = {column.key: i for i, column in enumerate(columns)}
+    shown = [index[key] for key in chosen if key in index]
+    rank = {i: place for place, i in enumerate(shown)} or {
+        i: column.priority for i, column in enumerate(columns)
+    }
+    shown = shown or list(range(len(columns)))
 
     def spare(gap: int) -> int:
         return room - sum(wanted[i] for i in shown) - gap * (len(shown) - 1)
@@ -69,13 +82,16 @@ def lay_out(columns: Sequence[Column], widest: Sequence[int], room: int) -> tupl
             _shrink(wanted, others, floors, -spare(gap))
             _shrink(wanted, soft, floors, -spare(gap))
             break
-        optional = [i for i in shown if columns[i].priority > 0]
+        optional = [i for i in shown if rank[i] > 0]
+        if not optional and len(shown) > LEAST_COLUMNS and room < NARROWEST:
+            shown.pop()
+            continue
         if not optional:
             floors = [column.min_width or 1 for column in columns]
             _shrink(wanted, soft, floors, -spare(gap))
             _shrink(wanted, shown, [1] * len(columns), -spare(gap))
             break
-        shown.remove(max(optional, key=lambda i: (columns[i].priority, i)))
+        shown.remove(max(optional, key=lambda i: (rank[i], i)))
     if (left := spare(gap)) > 0:
         if gap == NARROW_GAP and left >= len(shown) - 1:
             gap = WIDE_GAP

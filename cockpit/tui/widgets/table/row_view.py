@@ -52,6 +52,8 @@ class RowLines(LineWidget, ScrollView):
         self._rows: Sequence[Row] = ()
         self._index: dict[str, int] = {}
         self._cursor = 0
+        self.chosen: tuple[str, ...] = ()
+        """The keys of the columns that the user wants, in order; empty: those with room."""
         self._widest = [0] * len(self._columns)
         self._places: tuple[Place, ...] = ()
         self._room = -1
@@ -80,6 +82,12 @@ class RowLines(LineWidget, ScrollView):
     def visible_columns(self) -> tuple[str, ...]:
         """The keys of the columns that there is room for."""
         return tuple(place.column.key for place in self._places)
+
+    def choose(self, keys: Sequence[str]) -> None:
+        """Show these columns, in this order; none: all for which there is room."""
+        if tuple(keys) != self.chosen:
+            self.chosen = tuple(keys)
+            self._lay_out()
 
     def set_empty(self, text: str) -> None:
         """The text when there are no rows."""
@@ -177,7 +185,7 @@ class RowLines(LineWidget, ScrollView):
 
     def _place(self) -> None:
         self._room = self.scrollable_size.width
-        self._places = lay_out(self._columns, self._widest, self._room)
+        self._places = lay_out(self._columns, self._widest, self._room, self.chosen)
         self._strips.clear()
 
     def _lay_out(self) -> None:

@@ -1,0 +1,51 @@
+"""The Ray nodes in the view of the nodes: memory, object store, disk and network."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from cockpit.model.event import NodesListed
+from cockpit.tui.views.nodes.rows import ray_rows
+from tests.tui.conftest import Open, Seen
+from tests.tui.simulated import GIB, START_S
+
+
+def filled(seen: Seen) -> None:
+    """The disk of the head is nearly full; its object store is not."""
+    store = seen.app.store
+    head, *others = store.nodes.values()
+    head = replace(
+        head,
+        disk_used_bytes=95 * GIB,
+        disk_total_bytes=100 * GIB,
+        object_store_used_bytes=GIB,
+        object_store_total_bytes=4 * GIB,
+        received_bytes_per_s=3_500_000.0,
+        sent_bytes_per_s=0.0,
+    )
+    nodes = (head, *(replace(other, alive=False) for other in others))
+    store.apply(NodesListed(at_s=START_S + 60, source="ray", nodes=nodes))
+    seen.app.tick()
+
+
+async def test_pressure_and_traffic_of_ray_nodes_are_shown(cockpit: Open) -> None:
+    for size in ((80, 24), (200, 50)):
+        async with cockpit(size=size) as seen:
+            filled(seen)
+            await seen.press("9")
+            await seen.sees("Ray nodes · 3", "demo-workers-2", "!95 %", "25 %", "dead")
+            await seen.sees("3.3 MiB/s", "0 B/s")
+
+
+async def test_nearly_full_disk_is_marked_by_more_than_a_colour(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        filled(seen)
+        head = ray_rows(seen.app.store)[0]
+        [disk] = [cell for cell in head.cells if cell.text.startswith("!")]
+        assert disk.style == "warning"
+
+
+async def test_without_nodes_the_reason_is_shown(cockpit: Open) -> None:
+    async with cockpit(at_s=1) as seen:
+        await seen.press("9")
+        await seen.sees("No Ray nodes yet: waiting for the dashboard.")
