@@ -22,6 +22,9 @@ async def test_a_node_comes_with_its_numbers_in_our_units(
         4_000,
         16_000,
     )
+    assert (seen.disk_used_bytes, seen.disk_total_bytes) == (40, 100)
+    assert (seen.sent_bytes_per_s, seen.received_bytes_per_s) == (1_500.5, 2_500.0)
+    assert (seen.object_store_used_bytes, seen.object_store_total_bytes) == (10, 40)
     [gpu] = seen.gpus
     assert (gpu.utilization_percent, gpu.power_w, gpu.temperature_c) == (87, 300.5, 61)
     assert (gpu.memory_used_bytes, gpu.memory_total_bytes) == (1 << 30, 2 << 30)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,3 +113,26 @@ async def test_text_of_an_application_is_cleaned_and_a_wrong_answer_reported() -
     assert "abcd" not in message
     assert isinstance(health, SourceHealth)
     assert not health.ok
+
+
+async def test_answer_of_a_real_ray_serve_is_read() -> None:
+    """Recorded from Ray 2.60.0: a healthy application, one that raises, one without room."""
+    recorded = (Path(__file__).parent / "recorded" / "serve.json").read_text()
+    listed, health = await polled(Fault(200, recorded))
+    assert isinstance(listed, ServeListed)
+    assert isinstance(health, SourceHealth)
+    assert health.ok
+    found = {one.key: one for one in listed.deployments}
+    statuses = [one.status for one in found.values()]
+    assert statuses == ["DEPLOY_FAILED", "HEALTHY", "HEALTHY", "UPDATING"]
+    broken, digits, large = (
+        found[f"{name}"] for name in ("broken/Broken", "digits/Digits", "large/Large")
+    )
+    assert broken.message.startswith("The deployment failed to start 3 times in a row.")
+    assert broken.message.endswith("RuntimeError: no checkpoint at /models/digits")
+    assert [one.state for one in broken.replicas] == ["STOPPED"] * 3
+    assert broken.replicas[0].log == "serve/replica_broken_Broken_seotvazu.log"
+    assert (digits.route, digits.app_status, digits.bounds) == ("/digits", "RUNNING", (1, 4))
+    assert (digits.running, digits.target) == (1, 1)
+    assert (large.running, large.target, large.replicas[0].state) == (0, 1, "STARTING")
+    assert '{"CPU": 64}' in large.message

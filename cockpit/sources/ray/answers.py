@@ -157,14 +157,25 @@ def _deployment(app: Mapping[str, Any], raw: Mapping[str, Any]) -> Deployment:
         app=one_line(str(app["name"])),
         name=one_line(str(raw["name"])),
         status=one_line(str(raw["status"]), 40),
-        message=masked(one_line(str(raw.get("message") or app.get("message") or ""), 600)),
+        message=_reason(str(raw.get("message") or app.get("message") or "")),
         route=one_line(str(app.get("route_prefix") or "")) if is_ingress else "",
         app_status=one_line(str(app["status"]), 40),
         deployed_s=moment_s(float(app.get("last_deployed_time_s") or 0.0)) or None,
         target=count(raw.get("target_num_replicas") or 0),
         bounds=(int(scaling["min_replicas"]), int(scaling["max_replicas"])) if scaling else None,
-        replicas=tuple(_replica(replica) for replica in raw.get("replicas") or ()),
+        replicas=tuple(
+            _replica(replica)
+            for name in ("replicas", "recent_dead_replicas")
+            for replica in raw.get(name) or ()
+        ),
     )
+
+
+def _reason(message: str) -> str:
+    """The first line; of a traceback also the last one, which names the exception."""
+    lines = [line for line in (one_line(part, 600) for part in message.splitlines()) if line]
+    ends = lines[:1] if len(lines) < 2 else [lines[0], lines[-1]]
+    return masked(one_line(" ".join(ends), 600))
 
 
 def _replica(raw: Mapping[str, Any]) -> Replica:
