@@ -40,7 +40,7 @@ def _node(raw: Mapping[str, Any]) -> Node:
     alive = raylet.get("state") == "ALIVE"
     memory = raw.get("mem") or []
     disk_used, disk_total = _disk(raw.get("disk")) if alive else (None, None)
-    speed = (raw.get("networkSpeed") or ()) if alive else ()
+    speed: list[Any] = (raw.get("networkSpeed") or []) if alive else []
     store_used, store_free = (
         bytes_of(raylet.get(f"objectStore{part}Memory") or 0) for part in ("Used", "Available")
     )
