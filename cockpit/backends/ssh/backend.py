@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from cockpit.backends.local.spec import GRACE_S, scaled_group
 from cockpit.backends.protocol import VERBS, ExecResult, Scaled, Terminal
 from cockpit.backends.ssh import terminal
-from cockpit.backends.ssh.calls import REFUSED, Agent
+from cockpit.backends.ssh.agent.streams import REFUSED
+from cockpit.backends.ssh.calls import Agent
 from cockpit.backends.ssh.connection import end
 from cockpit.backends.ssh.description import Hosts
 from cockpit.backends.ssh.fleet import Fleet

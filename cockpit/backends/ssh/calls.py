@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from cockpit.backends.local.requests import refusal
+from cockpit.backends.ssh.agent.streams import REFUSED
 from cockpit.backends.ssh.connection import Connection, end
 from cockpit.model.decoding.limited_json import loads
 from cockpit.model.error import CockpitError, UnreachableError
@@ -22,11 +23,13 @@ from cockpit.model.text import one_line
 
 MODULES = (
     *("model/error.py", "model/text.py", "backends/local/pods/process.py"),
-    *("backends/local/pods/pod_logs.py", "backends/ssh/agent.py"),
+    "backends/local/pods/pod_logs.py",
+    *(
+        f"backends/ssh/agent/{name}.py"
+        for name in ("streams", "place", "host", "cluster", "supervisor", "state", "pod", "main")
+    ),
 )
-"""The agent and what it imports, in that order: hosts have no cockpit."""
-REFUSED = 120
-"""The agent's exit code for a call that it refuses."""
+"""The agent and what it imports, each after what it imports itself: hosts have no cockpit."""
 CANNOT_RUN, NOT_FOUND = 126, 127
 SILENT_S = 30.0
 """A status is sent at least every 5 s."""
@@ -97,7 +100,7 @@ class Agent:
         errors = (await process.stderr.read()).decode(errors="replace")
         code = await process.wait()
         try:
-            self.connection.require_end(code)
+            await self.connection.require_end(code)
         except UnreachableError as error:
             return error
         return self.failed(code, errors)

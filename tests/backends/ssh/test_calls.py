@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from cockpit.backends.local.pods.process import identify, is_alive
-from cockpit.backends.ssh.calls import Agent, agent_text
+from cockpit.backends.ssh.calls import MODULES, Agent, agent_text
 from cockpit.backends.ssh.connection import Connection
 from cockpit.backends.ssh.description import Hosts
 from cockpit.backends.ssh.node import start_request
@@ -27,11 +29,38 @@ from tests.sshd import Sshd
 CLUSTER = ClusterRecord("c", "0123456789abcdef", 0.0, (), "fast", (1, 2, 3))
 
 
-def test_text_needs_the_standard_library_alone() -> None:
-    lines = agent_text().splitlines()
-    statements = [line.split() for line in lines if line.startswith(("import ", "from "))]
-    imported = {words[1].partition(".")[0] for words in statements}
+def test_text_needs_the_standard_library_alone_and_the_syntax_of_python_3_9() -> None:
+    tree = ast.parse(agent_text(), feature_version=(3, 9))
+    statements = [one for one in ast.walk(tree) if isinstance(one, ast.Import | ast.ImportFrom)]
+    imported = {
+        name.partition(".")[0]
+        for one in statements
+        for name in (
+            [alias.name for alias in one.names]
+            if isinstance(one, ast.Import)
+            else [one.module or ""]
+        )
+    }
     assert imported <= sys.stdlib_module_names
+
+
+def test_modules_of_the_text_define_no_name_twice_and_follow_what_they_import() -> None:
+    sent: dict[str, str] = {}
+    for path in MODULES:
+        module = f"cockpit.{path.removesuffix('.py').replace('/', '.')}"
+        for one in ast.parse((files("cockpit") / path).read_text(encoding="utf-8")).body:
+            if isinstance(one, ast.ImportFrom) and str(one.module).startswith("cockpit."):
+                assert {sent[alias.name] for alias in one.names} == {one.module}, path
+                assert not any(alias.asname for alias in one.names), path
+            for name in _defined(one):
+                assert sent.setdefault(name, module) == module, name
+
+
+def _defined(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [statement.name]
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 @pytest.fixture

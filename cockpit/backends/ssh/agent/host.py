@@ -1,0 +1,79 @@
+"""What a host is: its versions, processors, GPUs and disk."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import time
+from typing import Any
+
+from cockpit.backends.ssh.agent.place import Place, lives
+from cockpit.backends.ssh.agent.streams import put
+
+NVIDIA_SMI_S = 10.0
+FULL_DISK = 0.95
+"""Ray starts no more tasks on a node whose disk is fuller (RAY_local_fs_capacity_threshold)."""
+
+
+def facts(place: Place, request: dict[str, Any]) -> None:
+    """What `up` checks before it starts anything."""
+    answer = host_facts() | {"python": platform.python_version(), "ray": ray_version()}
+    answer["at_s"] = time.time()
+    answer["pods"] = [record["pod"]["name"] for record in place.pods() if lives(record)]
+    cluster = place.cluster
+    answer["cluster"] = cluster["uid"] if cluster else ""
+    others = [Place(path.name[2:]) for path in place.root.parent.glob("h-*") if path != place.root]
+    answer["others"] = [
+        record["pod"]["name"]
+        for other in others
+        for record in other.pods()
+        if lives(record) and record["pod"]["ip"] == request["address"]
+    ]
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in request["address"] else socket.AF_INET) as one:
+            one.bind((request["address"], 0))
+        answer["address"] = ""
+    except OSError as error:
+        answer["address"] = error.strerror or str(error)
+    put(answer)
+
+
+def ray_version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("ray")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def host_facts() -> dict[str, Any]:
+    disk = shutil.disk_usage("/tmp")
+    names, trouble = gpus()
+    problems = [trouble] if trouble else []
+    if disk.used > FULL_DISK * disk.total:
+        problems.append(f"disk of /tmp is {100 * disk.used / disk.total:.0f} % full")
+    return {
+        "cpus": os.cpu_count() or 0,
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "gpus": names,
+        "problems": problems,
+        "kernel": platform.release(),
+    }
+
+
+def gpus() -> tuple[list[str], str]:
+    """Their names as nvidia-smi lists them, and what it complains about."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return [], ""
+    argv = [program, "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=NVIDIA_SMI_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [], f"nvidia-smi: {error}"
+    lines = done.stdout.splitlines()
+    return (lines, "") if done.returncode == 0 else ([], "nvidia-smi: " + " ".join(lines[:1]))

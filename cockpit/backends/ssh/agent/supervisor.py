@@ -1,0 +1,150 @@
+"""The supervisor of a pod: it starts `ray start`, and records how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from cockpit.backends.local.pods.pod_logs import how_it_ended
+from cockpit.backends.local.pods.process import CLUSTER_VARIABLE, POD_VARIABLE, end, identify
+from cockpit.backends.ssh.agent.place import (
+    Place,
+    ended_s,
+    lives,
+    read_json,
+    remove_pod,
+    write_token,
+)
+from cockpit.backends.ssh.agent.streams import put
+from cockpit.model.error import UsageError
+
+FAILED_SHOWN_S = 15.0
+"""How long an ended pod remains in the list, so that its end is visible."""
+SUPERVISE_S = 0.1
+GCS_WAIT_S = 600.0
+SCRIPT = str(globals().get("TEXT", ""))
+"""The text of this program, as `calls` sends it."""
+
+
+def start(place: Place, request: dict[str, Any]) -> None:
+    """Start a pod: its supervisor, which starts Ray."""
+    place.make()
+    with place.locked():
+        records = place.pods()
+        if living := [record["pod"]["name"] for record in records if lives(record)]:
+            raise UsageError(f"A host has one Ray node, and {living[0]} runs.")
+        for record in records:
+            end(lambda record=record: place.processes(record))  # type: ignore[misc]
+            remove_pod(place, record, files=time.time() - ended_s(record) > FAILED_SHOWN_S)
+        write_token(place)
+        script = place.root / "agent.py"
+        script.write_text(SCRIPT)
+        pod = request["pod"]["name"]
+        place.directory(pod).mkdir(mode=0o700)
+        place.write(f"{pod}.json", request)
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("RAY_")
+        }
+        with place.file(pod, "log").open("ab") as log:
+            supervisor = subprocess.Popen(
+                [sys.executable, str(script), "supervise", json.dumps({"pod": pod})],
+                cwd=place.root,
+                env=environment | {CLUSTER_VARIABLE: request["cluster"], POD_VARIABLE: ""},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        process = identify(supervisor.pid)
+        place.write(f"{pod}.json", request | {"supervisor": process})
+    put({})
+
+
+def supervise(place: Place, request: dict[str, Any]) -> None:
+    """Start `ray start`, wait for its end, end what it leaves behind, and record why it ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    pod = request["pod"]
+    # systemd-tmpfiles leaves out a directory that is locked: it would remove old files of Ray.
+    keep = os.open(place.directory(pod), os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(keep, fcntl.LOCK_SH)
+    with place.locked():
+        record = read_json(place.file(pod, "json"))
+    if record is None:
+        return  # deleted at once
+    reason = ""
+    if record["gcs"] and not gcs_listens(place, pod, *record["gcs"]):
+        reason = "deleted before its head listened"
+    else:
+        reason = run_ray(place, pod, record)
+    end(lambda: place.processes(record))
+    deleted = place.file(pod, "stop").exists()
+    with place.locked():
+        record |= {"ended_s": time.time(), "reason": reason, "deleted": deleted}
+        place.write(f"{pod}.json", record)
+    shutil.rmtree(place.directory(pod), ignore_errors=True)
+
+
+def gcs_listens(place: Place, pod: str, address: str, port: int) -> bool:
+    deadline = time.monotonic() + GCS_WAIT_S
+    while time.monotonic() < deadline and not place.file(pod, "stop").exists():
+        with contextlib.suppress(OSError), socket.create_connection((address, port), 2):
+            return True
+        time.sleep(SUPERVISE_S)
+    return False
+
+
+def run_ray(place: Place, pod: str, record: dict[str, Any]) -> str:
+    log_path, stop = place.file(pod, "log"), place.file(pod, "stop")
+    directory = place.directory(pod)
+    argv = [record["python"], "-m", "ray.scripts.scripts", *record["argv"]]
+    argv.append(f"--temp-dir={directory}")
+    beside = Path(shutil.which(record["python"]) or sys.executable).parent
+    if (
+        record["object_store_bytes"]
+        and shutil.disk_usage("/dev/shm").free < 2 * record["object_store_bytes"]
+    ):
+        argv.append(f"--plasma-directory={directory}")
+    environment = (
+        os.environ
+        | record["env"]
+        | {
+            "RAY_AUTH_TOKEN_PATH": str(place.token),
+            "PATH": f"{beside}:{os.environ.get('PATH', os.defpath)}",
+            POD_VARIABLE: pod,
+        }
+    )
+    with log_path.open("ab") as log:
+        child = subprocess.Popen(
+            argv,
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    with place.locked():
+        record["process"] = identify(child.pid)
+        record["started_s"] = time.time()
+        place.write(f"{pod}.json", record)
+    kill_at_s = None
+    while True:
+        try:
+            return how_it_ended(child.wait(SUPERVISE_S), log_path)
+        except subprocess.TimeoutExpired:
+            pass
+        if kill_at_s is None and stop.exists():
+            kill_at_s = float(stop.read_text() or 0)
+            child.terminate()
+        if kill_at_s is not None and time.time() >= kill_at_s:
+            end(lambda: place.processes(record))
