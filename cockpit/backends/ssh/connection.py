@@ -109,7 +109,7 @@ class Connection:
             if process.returncode is None:
                 process.kill()
             await end(process)
-        self.require_end(code)
+        await self.require_end(code)
         return ExecResult(code, out.decode(errors="replace"), errors.decode(errors="replace"))
 
     async def start(
@@ -123,10 +123,18 @@ class Connection:
             tty=tty,
         )
 
-    def require_end(self, code: int) -> None:
+    async def require_end(self, code: int) -> None:
         """Raises UnreachableError when the exit code is ssh's, for a lost connection."""
-        if code == LOST and not self.is_open:
+        if code == LOST and not await self._works():
             raise self.lost()
+
+    async def _works(self) -> bool:
+        """Asks the master itself: its end may not have been seen yet."""
+        if not self.is_open:
+            return False
+        check = await self._start(["-S", self._control, "-O", "check"], [])
+        await check.communicate()
+        return check.returncode == 0
 
     def lost(self) -> UnreachableError:
         return UnreachableError(

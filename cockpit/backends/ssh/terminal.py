@@ -70,7 +70,7 @@ class SshTerminal:
 
     async def wait(self) -> int:
         code = await self._process.wait()
-        self._connection.require_end(code)
+        await self._connection.require_end(code)
         return code
 
     async def aclose(self) -> None:
