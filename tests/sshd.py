@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cockpit.backends.local.address import choose_ports
+from tests.child_process import only_child
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin") or "/usr/sbin/sshd"
 SEPARATED = Path("/run/sshd")
@@ -29,6 +30,8 @@ class Sshd:
         self.address, self.port = address, port
         self.folder = folder / address
         self.config = folder / "ssh_config"
+        self.enter: list[str] = []
+        """What precedes its command line, to run it in namespaces."""
         self._process: subprocess.Popen[bytes] | None = None
         # A login shell reads no file of the user: an interrupted one may leave a lock there.
         (self.folder / "home").mkdir(parents=True)
@@ -46,16 +49,19 @@ class Sshd:
         (self.folder / "key").unlink(missing_ok=True)
         make_key(self.folder / "key")
 
-    def trust(self) -> None:
-        """Add its key to known_hosts, as the first login by hand does."""
+    def trust(self, *names: str) -> None:
+        """Add its key to known_hosts, as the first login by hand does, also by other names."""
         key = (self.folder / "key.pub").read_text().rsplit(" ", 1)[0]
         with (self.config.parent / "known_hosts").open("a") as file:
-            file.write(f"[{self.address}]:{self.port} {key}\n")
+            at = self.address if self.port == 22 else f"[{self.address}]:{self.port}"
+            file.write(f"{','.join((at, *names))} {key}\n")
 
     def start(self) -> None:
+        if os.getuid() == 0:
+            SEPARATED.mkdir(mode=0o755, exist_ok=True)  # stays: tests of other processes use it
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")],
+                [*self.enter, SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -70,36 +76,46 @@ class Sshd:
 
     def cut(self) -> None:
         """End all connections, as a network that fails does; new ones are accepted."""
-        assert self._process is not None
-        for pid in children(self._process.pid):
+        for pid in children(self.daemon):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def stop(self) -> None:
         """Accept no connection any more, and end all that there are."""
         if self._process is not None:
-            self._process.send_signal(signal.SIGSTOP)  # so that it accepts none in between
+            os.kill(self.daemon, signal.SIGSTOP)  # so that it accepts none in between
             self.cut()
-            self._process.kill()
+            os.kill(self.daemon, signal.SIGKILL)
+            self._process.send_signal(signal.SIGCONT)  # nsenter stops itself with its child
             self._process.wait()
             self._process = None
+
+    @property
+    def daemon(self) -> int:
+        """The process that listens."""
+        assert self._process is not None, f"sshd at {self.address} was not started"
+        return only_child(self._process.pid) if self.enter else self._process.pid
+
+
+def write_client_config(folder: Path) -> None:
+    """A key and a configuration for `ssh -F`; `-F` leaves out ~/.ssh/config and /etc/ssh."""
+    if (folder / "user").exists():
+        return
+    make_key(folder / "user")
+    (folder / "ssh_config").write_text(
+        f"User {getpass.getuser()}\nIdentityFile {folder}/user\nIdentitiesOnly yes\n"
+        f"UserKnownHostsFile {folder}/known_hosts\nGlobalKnownHostsFile none\n"
+        "IdentityAgent none\n"
+    )
 
 
 @contextmanager
 def hosts(count: int = 1) -> Iterator[list[Sshd]]:
     """Hosts on loopback addresses of their own, each with an sshd that runs and is trusted."""
-    if os.getuid() == 0:
-        SEPARATED.mkdir(mode=0o755, exist_ok=True)  # stays: tests of other processes use it too
     folder = Path(tempfile.mkdtemp(prefix="cockpit-sshd-"))
     listed: list[Sshd] = []
     try:
-        make_key(folder / "user")
-        # `-F` leaves out ~/.ssh/config and /etc/ssh/ssh_config.
-        (folder / "ssh_config").write_text(
-            f"User {getpass.getuser()}\nIdentityFile {folder}/user\nIdentitiesOnly yes\n"
-            f"UserKnownHostsFile {folder}/known_hosts\nGlobalKnownHostsFile none\n"
-            "IdentityAgent none\n"
-        )
+        write_client_config(folder)
         (port,) = choose_ports(1)
         network = f"127.{100 + os.getpid() // 250 % 100}.{os.getpid() % 250}"
         for number in range(1, count + 1):

@@ -8,16 +8,15 @@ end.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.child_process import die_with_parent, only_child
 from tests.cluster.build import program
 from tests.cluster.leftovers import (
     LINK,
@@ -32,7 +31,6 @@ from tests.cluster.leftovers import (
 )
 
 SPACES = 64
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(slots=True)
@@ -110,10 +108,10 @@ class Space:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            preexec_fn=None if keep else _die_with_parent,
+            preexec_fn=None if keep else die_with_parent,
             start_new_session=keep,
         )
-        first = Owner.of(_only_child(holder))
+        first = Owner.of(only_child(holder.pid))
         owner = first if keep else Owner.of(os.getpid())
         record = Record(_free_number(), first, owner, keep)
         record.write(folder)
@@ -181,7 +179,7 @@ class Space:
     def stop(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
         """End one of the lasting processes, and wait for it."""
         process = self.processes.pop(name)
-        os.kill(_only_child(process), number)
+        os.kill(only_child(process.pid), number)
         process.wait(timeout=30)
 
     def alive(self, name: str) -> bool:
@@ -224,17 +222,3 @@ def _free_number() -> int:
         if not Path(f"/sys/class/net/{LINK}{number}").exists():
             return number
     raise RuntimeError(f"all {SPACES} network devices {LINK}N are in use")
-
-
-def _only_child(parent: subprocess.Popen[bytes]) -> int:
-    deadline = time.monotonic() + 10
-    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
-    while parent.poll() is None and time.monotonic() < deadline:
-        if found := children.read_text().split():
-            return int(found[0])
-        time.sleep(0.005)
-    raise RuntimeError(f"{parent.args!r} has no child process (exit code {parent.poll()})")
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

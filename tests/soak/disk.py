@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
-import signal
 import subprocess
 import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.child_process import die_with_parent
+
 SIZE_BYTES = 64 << 20
-_PR_SET_PDEATHSIG = 1
 
 
 class SmallDisk:
@@ -32,7 +31,7 @@ class SmallDisk:
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            preexec_fn=_die_with_parent,
+            preexec_fn=die_with_parent,
         )
         assert self._holder.stdout is not None
         with self._holder.stdout as text:
@@ -89,7 +88,3 @@ def wait_until_gone(pid: int, timeout_s: float) -> bool:
             return False
         time.sleep(0.1)
     return True
-
-
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

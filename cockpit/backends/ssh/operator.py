@@ -11,7 +11,8 @@ It connects to all hosts and does what KubeRay's operator does on Kubernetes:
 
 What it decides depends on the states of the hosts alone, so that it can end and start again at any
 time. One operator at a time holds a lock on the head's host, which it renews over its connection.
-When the record is removed, it ends.
+When the record is removed, it ends. A restart of the head's host may remove the record with all
+files in /tmp: then the operator writes it again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from cockpit.backends.local.spec import GRACE_S
 from cockpit.backends.ssh.connection import end
@@ -113,6 +114,8 @@ class Operator:
     def __init__(self, hosts: Hosts) -> None:
         self._hosts, self._fleet = hosts, Fleet(hosts)
         self._token = ""
+        self._known: tuple[ClusterRecord, str] | None = None
+        """The record, and the boot of the head's host at which it was there."""
         self._failures: dict[str, int] = {}
         self._waits_s: dict[str, float] = {}
         self._counted: set[str] = set()
@@ -138,10 +141,22 @@ class Operator:
     def _is_removed(self) -> bool:
         head = self._hosts.head.name
         state = self._fleet.states.get(head)
-        return state is not None and state.cluster is None and head not in self._fleet.errors
+        if state is None or state.cluster is not None or head in self._fleet.errors:
+            return False
+        return self._known is None or state.host.boot == self._known[1]
+
+    async def _restore(self) -> None:
+        """Write the record again if the head's host has lost it with a restart."""
+        state = await self._fleet.state(self._hosts.head)
+        if state.cluster is None and self._known and state.host.boot != self._known[1]:
+            agent = await self._fleet.agent(self._hosts.head)
+            request = {"cluster": to_builtins(self._known[0])}
+            await agent.ask("init", request, secret=self._token)
+            log(f"Host {self._hosts.head.name} was restarted: the cluster's record is there again.")
 
     async def _lead(self) -> None:
         """Keep the cluster while the lock is held. Raises CockpitError when it is not."""
+        await self._restore()
         agent = await self._fleet.agent(self._hosts.head)
         lock = await agent.connection.start(agent.argv("lead", {}))
         try:
@@ -158,6 +173,7 @@ class Operator:
                 lock.stdin.write(b"\n")  # renews it
                 state = (await self._states()).get(self._hosts.head.name)
                 if state is not None and state.cluster is not None:
+                    self._known = (state.cluster, state.host.boot)
                     await self._reconcile(state.cluster)
             if not self._is_removed:
                 raise agent.connection.lost()

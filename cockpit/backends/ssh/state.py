@@ -90,6 +90,8 @@ class Facts(Struct, frozen=True):
     """Their names, by nvidia-smi."""
     problems: tuple[str, ...] = ()
     kernel: str = ""
+    boot: str = ""
+    """Another text after each start of the host."""
 
 
 class HostState(Struct, frozen=True):

@@ -25,14 +25,17 @@ CHECK_S = 0.1
 
 
 def init(place: Place, request: dict[str, Any]) -> None:
-    """Make the cluster on its head's host: its record, with free ports, and its token."""
+    """Make the cluster on its head's host: its record, with free ports unless it has some, and its
+    token.
+    """
     place.make()
     with place.locked():
         if (there := place.cluster) is not None:
             raise UsageError(f"Cluster {there['name']} is already up.")
         write_token(place)
         with contextlib.ExitStack() as stack:
-            ports = [bound(stack.enter_context(socket.socket())) for _ in range(3)]
+            free = [bound(stack.enter_context(socket.socket())) for _ in range(3)]
+        ports = request["cluster"]["ports"] if any(request["cluster"]["ports"]) else free
         place.write("cluster.json", request["cluster"] | {"ports": ports})
 
 

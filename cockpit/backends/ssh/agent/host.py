@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import time
+from pathlib import Path
 from typing import Any
 
 from cockpit.backends.ssh.agent.place import Place, lives
@@ -62,7 +63,14 @@ def host_facts() -> dict[str, Any]:
         "gpus": names,
         "problems": problems,
         "kernel": platform.release(),
+        "boot": boot(),
     }
+
+
+def boot() -> str:
+    """Another text after each start of the host, or of the container that it is."""
+    first = Path("/proc/1/stat").read_text().rpartition(")")[2].split()
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip() + f"-{first[19]}"
 
 
 def gpus() -> tuple[list[str], str]:

@@ -74,8 +74,8 @@ def supervise(place: Place, request: dict[str, Any]) -> None:
     """Start `ray start`, wait for its end, end what it leaves behind, and record why it ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     pod = request["pod"]
-    # systemd-tmpfiles leaves out a directory that is locked: it would remove old files of Ray.
-    keep = os.open(place.directory(pod), os.O_RDONLY | os.O_DIRECTORY)
+    # systemd-tmpfiles leaves out a directory that is locked: it would remove old files.
+    keep = os.open(place.root.parent, os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(keep, fcntl.LOCK_SH)
     with place.locked():
         record = read_json(place.file(pod, "json"))
