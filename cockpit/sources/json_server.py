@@ -113,13 +113,13 @@ class JsonServer:
                 "set the address that it redirects to; a login page requires a token",
                 status=response.status_code,
             )
-        raise self._refused(on, response.status_code, answer)
+        raise self.refused(on, response.status_code, answer, response.headers)
 
     def strange(self, why: str) -> AnswerError:
         """For an answer that is not of such a server."""
         return AnswerError(
             f"{self.where} did not answer as {self._kind.noun} does",
-            self._plain(why),
+            self.plain(why),
             f"check that the address is {self._kind.name}'s, not a page to log in",
             status=200,
         )
@@ -190,12 +190,15 @@ class JsonServer:
         except bounded_body.EncodingError as error:
             raise self.strange(str(error)) from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            why = self._plain(_reason(error)) or type(error).__name__
+            why = self.plain(_reason(error)) or type(error).__name__
             raise UnreachableError(f"{self.where} cannot be reached", why, kind.reach) from error
 
-    def _refused(self, on: str, status: int, answer: bytes) -> CockpitError:
+    def refused(
+        self, on: str, status: int, answer: bytes, headers: Mapping[str, str]
+    ) -> CockpitError:
+        """The error for an answer that is not a success."""
         kind, why = self._kind, f"HTTP {status}"
-        if text := self._plain(_message(answer)):
+        if text := self.plain(_message(answer)):
             why += f": {text}"
         if status == 401:
             return NotAllowedError(f"{self.where} wants credentials", why, kind.credentials)
@@ -206,7 +209,7 @@ class JsonServer:
             return UnreachableError(f"{self.where} is not ready", why, "it is tried again")
         return AnswerError(f"{self.where} failed{on}", why, status=status)
 
-    def _plain(self, text: str) -> str:
+    def plain(self, text: str) -> str:
         """One line, without the credentials."""
         return one_line(without_credentials(text, self._settings.secrets))
 
