@@ -17,7 +17,8 @@ class Verb(NamedTuple):
 VERBS = (
     Verb("demo", "cluster.demo", "a local Ray cluster, a run on it, and the UI", "Start"),
     Verb("local", "cluster.local", "a local cluster without a run: up, down, status", "Start"),
-    Verb("up", "cluster.up", "create a cluster on Kubernetes or locally, and wait", "Start"),
+    Verb("plan", "cluster.plan", "what cockpit up would make, and what it costs", "Start"),
+    Verb("up", "cluster.up", "create a cluster and wait until it is ready", "Start"),
     Verb("down", "cluster.down", "delete what cockpit up created", "Start"),
     Verb("doctor", "cluster.doctor", "check what cockpit needs, and how to fix it", "Start"),
     Verb("preflight", "cluster.preflight", "check the pods that a job would use", "Start"),

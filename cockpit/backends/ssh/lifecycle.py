@@ -243,7 +243,7 @@ async def down(hosts: Hosts) -> Removed:
                 await head.ask("retire", {"wait_s": RETIRE_S})
         except CockpitError as error:
             failed[hosts.head.name] = error
-        _end_operator(hosts)
+        end_operator(hosts)
 
         async def one(host: Host) -> Any:
             agent = await fleet.agent(host)
@@ -273,7 +273,7 @@ async def down(hosts: Hosts) -> Removed:
     return Removed(ended, len(hosts.hosts))
 
 
-def _end_operator(hosts: Hosts) -> None:
+def end_operator(hosts: Hosts) -> None:
     """The one that was started from here. It ended by itself when the record was removed, unless
     the head's host cannot be reached.
     """

@@ -25,15 +25,24 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "--keep-claim", action="store_true", help="keep the volume of the checkpoints"
     )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=up.TIMEOUT_S,
+        metavar="S",
+        help="for --on lambda, until the instances have ended (default 900)",
+    )
     confirm.arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     if (place := up.place_of(args)) != "kubernetes":
-        from cockpit.cli.cluster import hosts, local
+        from cockpit.cli.cluster import hosts, lambda_cloud, local
 
         if args.keep_claim:
             raise UsageError("--keep-claim is for --on kubernetes.")
+        if place == "lambda":
+            return lambda_cloud.stop(args)
         return hosts.stop(args) if place == "hosts" else local.stop(args, args.where.cluster)
     from cockpit.actions import provisioning
     from cockpit.backends.kuberay.provision import removal

@@ -17,7 +17,7 @@ from cockpit.model.recovery import FAST
 
 
 def start(args: argparse.Namespace) -> int:
-    hosts = _described(args)
+    hosts = described(args)
     what = lifecycle.described(hosts)
     confirm.refuse_read_only(args)
     if args.dry_run:
@@ -32,7 +32,7 @@ def start(args: argparse.Namespace) -> int:
 
 
 def stop(args: argparse.Namespace) -> int:
-    hosts = _described(args)
+    hosts = described(args)
     plan = [
         f"Delete cluster {hosts.cluster} on {plural(len(hosts.hosts), 'host')}: its pods, every "
         "run on them, and its files."
@@ -49,7 +49,7 @@ def stop(args: argparse.Namespace) -> int:
     return int(ExitCode.DONE)
 
 
-def _described(args: argparse.Namespace) -> Hosts:
+def described(args: argparse.Namespace) -> Hosts:
     file = args.file or args.where.hosts
     if not file:
         raise UsageError(

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from cockpit.backends.kuberay.provision.overlay import Wanted
 
 T = TypeVar("T")
-WHERE = ("kubernetes", "local", "hosts")
+WHERE = ("kubernetes", "local", "hosts", "lambda")
+WITH_FILE = ("hosts", "lambda")
 OVERLAYS = ("cpu", "gpu", "recovery", "autoscaling", "monitoring")
 PARTS = ("namespace", "quota", "priorities", "roles", "network", "budgets", "claim")
 TIMEOUT_S = 900.0
@@ -102,23 +103,24 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 def on_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--on", choices=WHERE, help="where (default: as the flags of the cluster)")
     parser.add_argument(
-        "file", nargs="?", metavar="FILE", help="of the hosts, for --on hosts: as --hosts FILE"
+        "file", nargs="?", metavar="FILE", help="for --on hosts and --on lambda, which it describes"
     )
 
 
 def place_of(args: argparse.Namespace) -> str:
-    """`kubernetes`, `local` or `hosts`. Raises UsageError if no flag selects one."""
+    """One of WHERE. Raises UsageError if no flag selects one."""
     where: Place = args.where
     by_flags = {"local": "local", "kuberay": "kubernetes", "ssh": "hosts"}.get(where.kind, "")
-    if args.file and args.on != "hosts":
-        raise UsageError(f"A file of hosts is for --on hosts: {args.file!r}.")
-    if args.on and by_flags and args.on != by_flags:
+    if args.file and args.on not in WITH_FILE:
+        raise UsageError(f"A file is for --on hosts and --on lambda: {args.file!r}.")
+    if args.on and by_flags not in ("", args.on) and (args.on, by_flags) != ("lambda", "hosts"):
         raise UsageError(f"--on {args.on} and the flags of the cluster contradict each other.")
     if found := args.on or by_flags:
         return str(found)
     raise UsageError(
         f"cockpit {args.verb} needs a place.",
-        todo=f"For example: cockpit {args.verb} --on kubernetes, --on local or --on hosts FILE",
+        todo=f"For example: cockpit {args.verb} --on kubernetes, --on local, --on hosts FILE "
+        "or --on lambda FILE",
     )
 
 
@@ -126,8 +128,8 @@ def run(args: argparse.Namespace) -> int:
     place = place_of(args)
     if place == "local":
         return _local(args)
-    if place == "hosts":
-        return _hosts(args)
+    if place in WITH_FILE:
+        return _with_file(args, place)
     if args.gpu and args.overlay not in (None, "gpu"):
         raise UsageError(f"--gpu and --overlay {args.overlay} contradict each other.")
     from cockpit.backends.kuberay.provision import overlay
@@ -195,15 +197,15 @@ def _refuse_kubernetes(args: argparse.Namespace) -> None:
         raise UsageError(f"--{flag} is for --on kubernetes.", todo="See: cockpit up --help")
 
 
-def _hosts(args: argparse.Namespace) -> int:
-    from cockpit.cli.cluster import hosts
+def _with_file(args: argparse.Namespace, place: str) -> int:
+    from cockpit.cli.cluster import hosts, lambda_cloud
 
     _refuse_kubernetes(args)
     if args.size is not None:
-        raise UsageError("--size is not for --on hosts.", todo="Set [replicas] in the file.")
+        raise UsageError(f"--size is not for --on {place}.", todo="Set [replicas] in the file.")
     if args.no_wait or args.force_conflicts or args.output != "table":
         raise UsageError("--no-wait, --force-conflicts and -o are for --on kubernetes.")
-    return hosts.start(args)
+    return hosts.start(args) if place == "hosts" else lambda_cloud.start(args)
 
 
 def _local(args: argparse.Namespace) -> int:

@@ -68,10 +68,10 @@ def found(args: argparse.Namespace, log: Log = log) -> Backend | OnKubernetes:
 
         return AddressBackend(where.address)
     if where.kind == "ssh":
-        from cockpit.backends.ssh import description
+        from cockpit.backends.lambda_cloud import description
         from cockpit.backends.ssh.backend import SshBackend
 
-        return SshBackend(description.read(where.hosts))
+        return SshBackend(description.hosts_of(where.hosts))
     if where.kind != "kuberay" and (local := _local(where, log)) is not None:
         return local
     from cockpit.cli.options import kubernetes

@@ -87,6 +87,9 @@ HINTS = {
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     tables.arguments(parser, tables.OBJECTS if verb == "status" else tables.LISTS)
+    if verb == "status":
+        parser.add_argument("--on", choices=("lambda",), help="the instances and their cost")
+        parser.add_argument("file", nargs="?", metavar="FILE", help="for --on lambda")
     if verb in namespaces.VERBS:
         namespaces.arguments(parser)
     parser.add_argument(
@@ -111,6 +114,14 @@ def run(args: argparse.Namespace) -> int:
         from cockpit.cli.read import suspects
 
         return suspects.run(args)
+    if getattr(args, "on", None):
+        from cockpit.cli.cluster import lambda_cloud
+
+        return lambda_cloud.status(args)
+    if getattr(args, "file", None):
+        raise UsageError(
+            "A file is for --on lambda.", todo="For hosts: cockpit status --hosts FILE"
+        )
     if args.watch and (args.output not in ("table", *tables.JSON) or namespaces.is_asked(args)):
         raise UsageError(
             "--watch prints lines of JSON of one cluster.", todo="Leave out -A, -l and -o."

@@ -1,0 +1,1 @@
+"""Clusters on instances of Lambda Cloud: launched, used by the backend `ssh`, and terminated."""

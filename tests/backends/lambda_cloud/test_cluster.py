@@ -1,0 +1,125 @@
+"""`cockpit up --on lambda` to a cluster that runs, and `down`: the instances are sshd hosts."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cockpit.actions import audit
+from cockpit.backends.lambda_cloud import api, setup, state
+from cockpit.backends.lambda_cloud.api import Pace
+from cockpit.cli.main import main
+from tests.backends.lambda_cloud.conftest import described_in
+from tests.lambda_cloud import KEY, LambdaCloud
+from tests.local_cluster import separate_state
+from tests.ssh_cluster import stand_in_python
+
+WITHIN = ("--timeout", "90")
+TEXT = """
+cluster = "NAME"
+[lambda]
+region = "us-east-1"
+ssh_key = "id"
+user = "USER"
+port = PORT
+python = "PYTHON"
+
+[spending]
+confirm_above = 1
+max_total = 100
+
+[[instances]]
+head = true
+type = "cpu_4x_general"
+
+[[instances]]
+group = "gpu"
+type = "cpu_4x_general"
+count = 2
+
+[replicas]
+gpu = 1
+"""
+
+
+@pytest.fixture
+def file(key: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, LambdaCloud]]:
+    """The description of a cluster in an account whose instances are hosts on loopback."""
+    folder = Path(tempfile.mkdtemp(prefix="cockpit-cloud-"))
+    monkeypatch.setattr(api, "PACE", Pace(0.0, 0.0, 0.05))
+    monkeypatch.setattr(setup, "AGAIN_S", 0.1)
+    try:
+        with separate_state(), LambdaCloud(folder).serve() as account:
+            monkeypatch.setenv("LAMBDA_API_URL", account.url)
+            monkeypatch.setenv("LAMBDA_API_KEY", KEY)
+            text = TEXT.replace("USER", getpass.getuser()).replace("PORT", str(account.port))
+            text = text.replace("PYTHON", stand_in_python(folder))
+            name = folder.name.rpartition("-")[2].lower().replace("_", "x")
+            path = described_in(folder, key, text.replace("NAME", name)).path
+            yield path, account
+            if state.load(name) is not None:  # a test that failed
+                main(["down", "--on", "lambda", path, "--yes"])
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_cluster_from_the_plan_to_its_end(
+    file: tuple[str, LambdaCloud], capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, account = file
+    name = Path(path).read_text().split('"')[1]
+    assert main(["plan", "--on", "lambda", path]) == 0
+    said = capfd.readouterr().out
+    assert "Launch gpu-2 in us-east-1: cpu_4x_general (no GPU, 2 CPUs, 16 GiB), $0.24" in said
+    assert "Cost: $0.72 an hour for 3 instances." in said
+    assert account.instances == {}
+
+    # Below confirm_above, nothing is asked.
+    assert main(["up", "--on", "lambda", path, *WITHIN]) == 0
+    said = capfd.readouterr().err
+    assert f"Cluster {name} is up, for $0.72 an hour." in said
+    assert "Set up gpu-2." in said
+
+    assert main(["pods", "--hosts", path, "-o", "json"]) == 0
+    pods = json.loads(capfd.readouterr().out)
+    assert sorted((pod["group"], pod["ready"]) for pod in pods) == [
+        ("gpu", True),
+        ("headgroup", True),
+    ]
+    assert main(["up", "--on", "lambda", path, *WITHIN]) == 0
+    assert "Keep gpu-1 (active)" in capfd.readouterr().err
+    assert len(account.instances) == 3
+
+    for record in state.folder(name).iterdir():
+        assert KEY not in record.read_text(), record
+
+    # The spare vanishes: up replaces it, and the operator uses the new one.
+    victim = next(one for one in account.alive if one["name"].endswith("gpu-2"))
+    account.hosts.pop(victim["id"]).stop()
+    victim["status"] = "vanished"
+    assert main(["up", "--on", "lambda", path, *WITHIN]) == 0
+    said = capfd.readouterr().err
+    assert "The instance of gpu-2 is no longer there." in said
+    assert "the operator is started again" in said
+    assert main(["status", "--on", "lambda", path, "-o", "json"]) == 0
+    status = json.loads(capfd.readouterr().out)
+    assert [one["status"] for one in status["instances"]] == ["active"] * 3
+    assert (status["dollars_per_hour"], status["guard"]) == (0.72, True)
+
+    assert main(["plan", "--on", "lambda", path, "-o", "ray-up"]) == 0
+    assert f"cluster_name: {name}" in capfd.readouterr().out
+
+    assert main(["down", "--on", "lambda", path, "--yes"]) == 0
+    said = capfd.readouterr().err
+    assert "Deleted 3 instances, SSH key cockpit-" in said
+    assert "has nothing of cluster" in said or "have nothing of cluster" in said
+    assert (account.alive, account.keys, state.load(name)) == ([], [], None)
+    assert main(["down", "--on", "lambda", path, "--yes"]) == 3
+    for text in (said, audit.path().read_text()):
+        assert KEY not in text

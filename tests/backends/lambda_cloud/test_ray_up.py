@@ -1,0 +1,42 @@
+"""The configuration for `ray up`."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cockpit.backends.lambda_cloud import ray_up
+from cockpit.backends.ssh.description import parse
+from cockpit.cli.main import main
+
+EXAMPLES = Path(__file__).parents[3] / "manifests/vm"
+RAY = find_spec("ray")
+
+
+@pytest.mark.skipif(RAY is None, reason="needs the extra train")
+def test_configuration_fits_rays_own_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    jsonschema = pytest.importorskip("jsonschema")  # a dependency of Ray
+    assert RAY is not None
+    assert RAY.origin is not None
+    schema = json.loads((Path(RAY.origin).parent / "autoscaler/ray-schema.json").read_text())
+    assert main(["plan", "--on", "hosts", str(EXAMPLES / "hosts.toml"), "-o", "ray-up"]) == 0
+    made = yaml.safe_load(capsys.readouterr().out)
+    jsonschema.validate(made, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**made, "unknown": 1}, schema)
+    # The spare is left out, as `up` does at first.
+    assert made["provider"]["worker_ips"] == ["10.0.0.11"]
+    assert made["auth"] == {"ssh_user": "ubuntu"}
+    assert any("/opt/ray/bin/python -m ray" in line for line in made["head_start_ray_commands"])
+
+
+def test_head_is_reached_by_its_public_address() -> None:
+    hosts = parse((EXAMPLES / "hosts.toml").read_text(), Path("/lab.toml"))
+    made = yaml.safe_load(ray_up.text(hosts, "/id", "203.0.113.1"))
+    assert made["provider"]["head_ip"] == "10.0.0.10"
+    assert made["provider"]["external_head_ip"] == "203.0.113.1"
+    assert made["auth"]["ssh_private_key"] == "/id"
