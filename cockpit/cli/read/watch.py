@@ -1,4 +1,4 @@
-"""`cockpit watch [RUN]`: print the telemetry as it arrives, one sample per line."""
+"""`cockpit watch [RUN]`: print the telemetry as it arrives, one sample per line; or sentences."""
 
 from __future__ import annotations
 
@@ -15,11 +15,29 @@ from cockpit.sources.telemetry.source import TelemetrySource
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument("run", nargs="?", default="", help="only this run, by id or name")
+    parser.add_argument(
+        "--plain",
+        action="store_true",
+        help="sentences about cluster, run and alerts instead of samples, for screen readers",
+    )
+    parser.add_argument(
+        "--every",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="with --plain: how often to print the progress of a run that trains (default: 60)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     import asyncio
 
+    if args.plain:
+        from cockpit.cli.read import sentences
+
+        with connect.session(args, sources=("telemetry", "ray", "deaths")) as session:
+            sentences.follow(session, args.run, max(1.0, args.every))
+        return 0
     asyncio.run(_follow(connect.backend(args, kinds=()), args.run))
     return 0
 
