@@ -67,11 +67,16 @@ class ProcessId(Struct, frozen=True):
         return ProcessState.RUNS
 
 
+def stat(folder: Path) -> list[str]:
+    """The fields of `stat` in a folder of /proc after the name of the command, which may hold
+    anything: the first is the state, field 3 of proc(5). Raises OSError.
+    """
+    return (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+
+
 def _born(pid: int) -> str:
-    """Field 22 of /proc/PID/stat (proc(5)); the name before it may hold anything."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        return stat.rpartition(")")[2].split()[19]
+        return stat(Path(f"/proc/{pid}"))[19]
     except (OSError, IndexError):
         return ""
 

@@ -116,7 +116,7 @@ def test_numbers_of_dcgm_are_columns_facts_and_charts(launch_bound: Training) ->
     store, run = launch_bound.store, launch_bound.run
     rank = run.ranks[1]
     line = line_of(store, run, rank, launch_bound.clock)
-    shown = {field.column.title: field.shown(line).text for field in fields_of(run)}
+    shown = {field.column.title: field.cell(line).text for field in fields_of(run)}
     assert (shown["SM"], shown["TENSOR"], shown["MEM BW"]) == ("30 %", "12 %", "20 %")
     assert (shown["NVLINK/S"], shown["PCIE/S"]) == ("1.9 GiB", "95.4 MiB")
     facts = {fact.name: fact.text for name, found in groups(line, rank) for fact in found}

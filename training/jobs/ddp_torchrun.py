@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
@@ -25,6 +24,7 @@ from training.jobs import job
 from training.jobs.plain import Plain, end, named, work
 from training.loop.world import torchrun
 from training.parallel.replicated import replicated
+from training.process_stat import stat
 from training.settings import parse, setting
 from training.stop import Stop
 from training.techniques import environment
@@ -56,9 +56,7 @@ def run_id() -> str:
     """A name that a restarted rank gets again: the rendezvous id, or the agent's start time."""
     if (given := os.environ["TORCHELASTIC_RUN_ID"]) != "none":
         return given
-    # The 22nd field, in clock ticks since the host started (proc(5)).
-    fields = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
-    return fields[19]
+    return stat(os.getppid())[19]  # in clock ticks since the host started
 
 
 def main() -> None:

@@ -30,6 +30,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from training.process_stat import stat
 from training.recovery.imports import import_gently, reserved_memory
 from training.recovery.settings import CHECK_EVERY_S, READY_POLL_S, UNUSED_S
 
@@ -197,19 +198,27 @@ def serve(directory: Path, names: Sequence[str]) -> Request | None:
     signal.signal(signal.SIGCHLD, reap)
     with _listen(directory / _name()) as listener:
         while _is_alive(raylet) and time.monotonic() - used_s < UNUSED_S:
-            with suppress(OSError):  # no request for a while, or a client that has ended
-                client, _ = listener.accept()
-                with client:
-                    if (request := _receive(client)) is not None:
-                        pid = os.fork()
-                        if pid == 0:
-                            return request
-                        forked += 1
-                        request.close()
-                        client.send(str(pid).encode())
+            if (accepted := _accept(listener)) is not None:
+                pid = _fork(*accepted)
+                if pid == 0:
+                    return accepted[1]
+                forked += pid is not None
             if forked > ended:
                 used_s = time.monotonic()
     (directory / _name()).unlink()
+    return None
+
+
+def _accept(listener: socket.socket) -> tuple[socket.socket, Request] | None:
+    """Return the next client and its request, or None if there was no request for a while."""
+    try:
+        client, _ = listener.accept()
+    except OSError:
+        return None
+    with suppress(OSError):  # a client that has ended
+        if (request := _receive(client)) is not None:
+            return client, request
+    client.close()
     return None
 
 
@@ -221,6 +230,17 @@ def _receive(client: socket.socket) -> Request | None:
         return None
     given = json.loads(raw)
     return Request(tuple(given["argv"]), given["environment"], given["cwd"], tuple(files))
+
+
+def _fork(client: socket.socket, request: Request) -> int | None:
+    """Return the PID of the fork, 0 in the fork itself, and None if it could not be made."""
+    with client, suppress(OSError):
+        if pid := os.fork():
+            request.close()
+            with suppress(OSError):  # the client has ended
+                client.send(str(pid).encode())
+        return pid
+    return None
 
 
 def become(request: Request) -> None:
@@ -255,10 +275,9 @@ def _listen(path: Path) -> socket.socket:
 
 def _is_alive(pid: int) -> bool:
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        return stat(pid)[0] != "Z"
     except OSError:
         return False
-    return stat.rpartition(b")")[2].split()[0] != b"Z"
 
 
 if __name__ == "__main__":

@@ -219,12 +219,10 @@ def _local(args: argparse.Namespace) -> int:
 
 def _print_yaml(wanted: Wanted) -> int:
     """Without a request: as `kubectl apply -f -` takes it."""
-    import yaml
-
     from cockpit.backends.kuberay.provision.overlay import objects
+    from cockpit.model.decoding import limited_yaml
 
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    print(yaml.dump_all(objects(wanted), Dumper=dumper, sort_keys=False), end="")
+    print(limited_yaml.dumps(*objects(wanted)), end="")
     return int(ExitCode.DONE)
 
 

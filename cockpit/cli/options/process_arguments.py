@@ -29,7 +29,9 @@ def hide_secrets() -> None:
 def _overwrite(arguments: list[bytes], shown: list[bytes]) -> None:
     import ctypes
 
-    fields = (PROC / "stat").read_text().rpartition(")")[2].split()
+    from cockpit.config.process_identity import stat
+
+    fields = stat(PROC)
     address = int(fields[_ARG_START])
     if int(fields[_ARG_END]) - address != sum(len(text) + 1 for text in arguments):
         return  # already changed by other code

@@ -96,13 +96,9 @@ def print_object(value: object, output: str) -> None:
         case "jsonl":
             print_json(value, indent=None)
         case "yaml":
-            import yaml
+            from cockpit.model.decoding import limited_yaml
 
-            dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-            text = yaml.dump(
-                as_json(value), Dumper=dumper, sort_keys=False, allow_unicode=True, width=120
-            )
-            print(text, end="")
+            print(limited_yaml.dumps(as_json(value)), end="")
         case "jsonpath":
             from cockpit.cli.output import jsonpath
 

@@ -1,4 +1,4 @@
-"""YAML of unknown origin, decoded within limits.
+"""YAML, encoded, and decoded within limits where its origin is unknown.
 
 PyYAML composes recursively in C, and 100,000 brackets end the process. Aliases of aliases make a
 document of 500 bytes one of 9**9 values. The events of its parser are read without either.
@@ -27,6 +27,15 @@ def loads(text: str) -> Any:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     _check(text, loader)
     return yaml.load(text, loader)
+
+
+def dumps(*documents: Any) -> str:
+    """The documents as YAML, with their keys in the order in which they are."""
+    import yaml
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text = yaml.dump_all(documents, Dumper=dumper, sort_keys=False, allow_unicode=True, width=120)
+    return str(text)
 
 
 def _check(text: str, loader: Any) -> None:

@@ -17,6 +17,7 @@ from cockpit.format import plural
 from cockpit.model.text import clean, one_line
 from cockpit.tui.dialogs.dialog import Dialog
 from cockpit.tui.main.titles import entitle
+from cockpit.tui.widgets.scrolling import ScrollKeys
 
 JSON = "o"
 """The key that copies the shown YAML as JSON, where the text is YAML."""
@@ -24,7 +25,7 @@ Laid: TypeAlias = Callable[[int], Content]
 """Lays a text out for a width in cells."""
 
 
-class Reading(Dialog[None]):
+class Reading(ScrollKeys, Dialog[None]):
     DEFAULT_CSS = """
     Reading > VerticalScroll { width: 90%; max-width: 110; max-height: 90%; }
     """
@@ -34,12 +35,6 @@ class Reading(Dialog[None]):
         Binding("n", "copy('n')", "Copy the name"),
         Binding("m", "copy('m')", "Copy the command"),
         Binding(JSON, f"copy('{JSON}')", "Copy as JSON"),
-        Binding("j,down", "scroll(1)", "Down"),
-        Binding("k,up", "scroll(-1)", "Up"),
-        Binding("pagedown,space", "page(1)", "A page down"),
-        Binding("pageup,b", "page(-1)", "A page up"),
-        Binding("g,home", "end(False)", "Top"),
-        Binding("G,end", "end(True)", "Bottom"),
     ]
 
     def __init__(
@@ -85,17 +80,6 @@ class Reading(Dialog[None]):
         lines = plural(len(text.splitlines()), "line")
         what = one_line(text) if lines == "1 line" else f"{lines} of {label}"
         self.app.notify(f"Copied {what}, if the terminal allows it (OSC 52).", markup=False)
-
-    def action_scroll(self, lines: int) -> None:
-        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
-
-    def action_page(self, by: int) -> None:
-        box = self.query_one(VerticalScroll)
-        box.scroll_relative(y=by * max(1, box.size.height - 1), animate=False)
-
-    def action_end(self, bottom: bool) -> None:
-        box = self.query_one(VerticalScroll)
-        (box.scroll_end if bottom else box.scroll_home)(animate=False)
 
 
 class _Text(Static):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -52,10 +52,15 @@ def chosen(
     return shown, wanted.problem
 
 
-def lazy_rows(lines: Sequence[T], fields: Sequence[Field[T]], key: Callable[[T], str]) -> LazyRows:
-    """Rows whose cells are made when they are shown."""
+def lazy_rows(
+    lines: Sequence[T],
+    fields: Sequence[Field[T]],
+    key: Callable[[T], str],
+    widest: Mapping[int, int] = {},
+) -> LazyRows:
+    """Rows whose cells are made when they are shown. `widest`: cells, by number of a column."""
     return LazyRows(
         [key(line) for line in lines],
         lambda at: Row(key(lines[at]), tuple(field.cell(lines[at]) for field in fields)),
-        {},
+        widest,
     )

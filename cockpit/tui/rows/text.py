@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from textual.content import Content
 
 from cockpit import format
 from cockpit.model.cluster import ClusterHealth, ClusterRef, Pod, PodPhase, WorkerGroup
@@ -110,6 +112,20 @@ def stale_source_rows(view_state: ViewState) -> list[tuple[str, float | None, st
     """Sources without new data. A log is left out: its own pane shows its state."""
     found = stale_sources(view_state.store, view_state.now_s)
     return [(name, age, why) for name, age, why in found if ":" not in name]
+
+
+def facts_text(facts: Sequence[tuple[str, str]], *, bad: str = "") -> Content:
+    """Names and texts in two columns; a name without a text is a heading. `bad`: of an error."""
+    width = min(40, max((len(name) for name, text in facts if text), default=0))
+    return Content("\n").join(
+        Content.assemble(
+            Content.styled(f"{name.ljust(width)}  ", "$muted"),
+            Content.styled(text, "$error" if name == bad else ""),
+        )
+        if text
+        else Content.styled(f"\n{name}", "bold")
+        for name, text in facts
+    )
 
 
 def stale_message(name: str, age_s: float | None, why: str) -> str:

@@ -1,10 +1,39 @@
-"""The height of what scrolls, set without painting all of it again."""
+"""What scrolls: its keys, and its height, set without painting all of it again."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.widget import Widget
+
+
+class ScrollKeys(DOMNode):
+    """A screen whose only VerticalScroll these keys move, wherever the focus is."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "scroll(1)", "Down"),
+        Binding("k,up", "scroll(-1)", "Up"),
+        Binding("pagedown,space", "page(1)", "A page down"),
+        Binding("pageup,b", "page(-1)", "A page up"),
+        Binding("g,home", "end(False)", "Top"),
+        Binding("G,end", "end(True)", "Bottom"),
+    ]
+
+    def action_scroll(self, lines: int) -> None:
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+    def action_page(self, by: int) -> None:
+        box = self.query_one(VerticalScroll)
+        box.scroll_relative(y=by * max(1, box.size.height - 1), animate=False)
+
+    def action_end(self, bottom: bool) -> None:
+        box = self.query_one(VerticalScroll)
+        (box.scroll_end if bottom else box.scroll_home)(animate=False)
 
 
 def set_virtual_height(view: ScrollView, height: int) -> None:

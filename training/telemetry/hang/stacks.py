@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType
 
+from training.process_stat import stat
 from training.telemetry.wire import Stack, Thread
 
 THREADS = 12
@@ -132,8 +133,5 @@ def _start(one: dis.Instruction) -> tuple[int | None, int | None] | None:
 def _state(native_id: int | None) -> str:
     """Return the kernel's state of a thread; '' without /proc."""
     with suppress(OSError, IndexError):
-        text = Path(f"/proc/self/task/{native_id}/stat").read_text(
-            encoding="ascii", errors="replace"
-        )
-        return text.rpartition(")")[2].split()[0]
+        return stat(f"self/task/{native_id}")[0]
     return ""

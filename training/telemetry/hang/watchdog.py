@@ -14,7 +14,6 @@ Until the pace is known, the first dump comes after 30 s and the bound is 120 s.
 from __future__ import annotations
 
 import logging
-import os
 import resource
 import threading
 import time
@@ -25,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from training.process_stat import cpu_s
 from training.telemetry.hang import flight_recorder
 from training.telemetry.hang.stacks import stacks
 from training.telemetry.wire import (
@@ -248,15 +248,13 @@ def _usage() -> tuple[float, float, float]:
     pages that were read back from a disk for it.
     """
     own = resource.getrusage(resource.RUSAGE_SELF)
-    cpu_s = own.ru_utime + own.ru_stime
+    used_s = own.ru_utime + own.ru_stime
     with suppress(OSError, ValueError, IndexError):
         for task in Path("/proc/self/task").iterdir():
             for child in (task / "children").read_text(encoding="ascii").split():
-                stat = Path(f"/proc/{child}/stat").read_text(encoding="ascii", errors="replace")
-                fields = stat.rpartition(")")[2].split()
-                cpu_s += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                used_s += cpu_s(child)
     io_bytes = 0.0
     with suppress(OSError, ValueError, IndexError):
         lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
         io_bytes = float(sum(int(line.split()[1]) for line in lines[:2]))
-    return cpu_s, io_bytes, float(own.ru_majflt)
+    return used_s, io_bytes, float(own.ru_majflt)

@@ -6,7 +6,8 @@ import os
 import time
 from pathlib import Path
 
-_STAT = Path("/proc/self/stat")
+from training.process_stat import cpu_s
+
 _STATM = Path("/proc/self/statm")
 
 
@@ -32,9 +33,6 @@ class Process:
 
 def _cpu_s() -> float | None:
     try:
-        # The command's name is in brackets and may hold anything; utime and stime are the 12th
-        # and 13th fields after it (proc(5)).
-        fields = _STAT.read_text().rpartition(")")[2].split()
+        return cpu_s()
     except OSError:
         return None
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from cockpit.model.decoding import limited_yaml
 from cockpit.model.secret import masked, masked_command
 from cockpit.model.text import clean
 
@@ -24,19 +25,7 @@ _DROPPED = ("kubectl.kubernetes.io/last-applied-configuration",)
 
 
 def as_yaml(raw: Any) -> str:
-    import yaml
-
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    return str(
-        yaml.dump(
-            shown(raw),
-            Dumper=dumper,
-            default_flow_style=False,
-            allow_unicode=True,
-            sort_keys=False,
-            width=120,
-        )
-    )
+    return limited_yaml.dumps(shown(raw))
 
 
 def shown(raw: Any) -> Any:

@@ -22,6 +22,7 @@ from cockpit.tui.views.drills.current_drill import VERDICT_STYLES
 from cockpit.tui.views.drills.history_rows import Past
 from cockpit.tui.widgets.bars.recovery import RecoveryBar
 from cockpit.tui.widgets.few_lines import as_content
+from cockpit.tui.widgets.scrolling import ScrollKeys
 
 _KEYS = (
     Key("back", "escape", "esc", "back", "Back to the drills"),
@@ -32,7 +33,7 @@ _KEYS = (
 EARLIER_SHOWN = 5
 
 
-class DrillScreen(DetailScreen):
+class DrillScreen(ScrollKeys, DetailScreen):
     """For a completed drill, or a kill from a key that is still being measured."""
 
     NAME = "Drill"
@@ -48,10 +49,6 @@ class DrillScreen(DetailScreen):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "back", "Back"),
-        Binding("j,down", "scroll(1)", "Down"),
-        Binding("k,up", "scroll(-1)", "Up"),
-        Binding("g,home", "end(False)", "Top"),
-        Binding("G,end", "end(True)", "Bottom"),
     ]
 
     def __init__(self, past: Past) -> None:
@@ -124,13 +121,6 @@ class DrillScreen(DetailScreen):
         place.display = bool(content.plain)
         if not isinstance(place.content, Content) or not place.content.is_same(content):
             place.update(content)
-
-    def action_scroll(self, lines: int) -> None:
-        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
-
-    def action_end(self, bottom: bool) -> None:
-        box = self.query_one(VerticalScroll)
-        (box.scroll_end if bottom else box.scroll_home)(animate=False)
 
 
 def _took(record: DrillRecord) -> float | None:

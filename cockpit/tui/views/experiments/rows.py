@@ -18,6 +18,7 @@ from cockpit.insight.metrics.tracked_runs import (
 from cockpit.model.text import clean, one_line
 from cockpit.model.tracking import TrackedRun
 from cockpit.store.store import Store
+from cockpit.tui.rows.text import facts_text
 from cockpit.tui.terminal.symbols import Symbols, symbols
 from cockpit.tui.widgets.table.table import Cell, Column, Row
 
@@ -75,15 +76,7 @@ def details(run: TrackedRun, now_s: float) -> Content:
         ("Artifacts", ""),
         *((name, " ") for name in run.artifacts),
     ]
-    width = min(40, max(len(name) for name, text in parts if text))
-    return Content("\n").join(
-        Content.assemble(
-            Content.styled(f"{one_line(name).ljust(width)}  ", "$muted"), one_line(text, 400)
-        )
-        if text
-        else Content.styled(f"\n{name}", "bold")
-        for name, text in parts
-    )
+    return facts_text([(one_line(name), one_line(text, 400)) for name, text in parts])
 
 
 def beside(first: TrackedRun, second: TrackedRun) -> Content:

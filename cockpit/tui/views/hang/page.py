@@ -23,6 +23,7 @@ from cockpit.tui.keys import BY_ID, Key
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.view_state import ShowsLogs, ViewState
 from cockpit.tui.views.detail_screen import DetailScreen
+from cockpit.tui.widgets.scrolling import ScrollKeys
 
 _KEYS = (
     Key("back", "escape", "esc", "back", "Back"),
@@ -35,7 +36,7 @@ _KEYS = (
         verb="delete_pod",
     ),
     Key("all_logs", "v,l", "v", "all logs", "Show all logs of the run, merged by time"),
-    Key("scroll_lines", "j,down", "j k", "scroll", "Scroll by a line; g and G to the ends"),
+    Key("scroll", "j,down", "j k", "scroll", "Scroll by a line; g and G to the ends"),
     BY_ID["save"],
     BY_ID["help"],
     BY_ID["quit"],
@@ -45,7 +46,7 @@ USER_FRAME = re.compile(r"→ \S+(?: \(\S+\))?")
 _STYLES = {Confidence.HIGH: "$bad", Confidence.MEDIUM: "$bad", Confidence.LOW: "$warning"}
 
 
-class HangPage(DetailScreen):
+class HangPage(ScrollKeys, DetailScreen):
     NAME = "Hang"
     KEYS = _KEYS
     DEFAULT_CSS = """
@@ -57,12 +58,6 @@ class HangPage(DetailScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("K", "kill", "Kill the pod of the cause"),
         Binding("v,l", "all_logs", "All logs of the run"),
-        Binding("j,down", "scroll_lines(1)", "Down"),
-        Binding("k,up", "scroll_lines(-1)", "Up"),
-        Binding("pagedown,space", "scroll_page(1)", "A page down"),
-        Binding("pageup,b", "scroll_page(-1)", "A page up"),
-        Binding("g,home", "scroll_to_end(False)", "Top"),
-        Binding("G,end", "scroll_to_end(True)", "Bottom"),
     ]
 
     def __init__(self) -> None:
@@ -101,17 +96,6 @@ class HangPage(DetailScreen):
         if isinstance(below, ShowsLogs):
             self.dismiss(None)
             await below.show_log(f"all:{run.id if run is not None else ''}")
-
-    def action_scroll_lines(self, lines: int = 1) -> None:
-        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
-
-    def action_scroll_page(self, by: int) -> None:
-        box = self.query_one(VerticalScroll)
-        box.scroll_relative(y=by * max(1, box.size.height - 1), animate=False)
-
-    def action_scroll_to_end(self, bottom: bool) -> None:
-        box = self.query_one(VerticalScroll)
-        (box.scroll_end if bottom else box.scroll_home)(animate=False)
 
 
 def content(

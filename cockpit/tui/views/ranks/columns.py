@@ -10,6 +10,7 @@ from cockpit import format
 from cockpit.model.run import RankSample
 from cockpit.model.text import one_line
 from cockpit.store.run import RankView, RunView
+from cockpit.tui.rows import fields
 from cockpit.tui.rows.filter import Value
 from cockpit.tui.terminal.cells import width_of
 from cockpit.tui.widgets.chart.sparkline import sparkline
@@ -49,25 +50,31 @@ class RankLine(Struct, frozen=True):
         return self.rank.placement.node_ip if self.rank.placement else ""
 
 
-class Field(Struct, frozen=True):
-    """`value` is what it sorts by and is filtered by; `text` what is shown of it."""
-
-    column: Column
-    value: Callable[[RankLine], Value]
+class Field(fields.Field[RankLine], frozen=True):
     text: Callable[[Value], str] = field(default=lambda value: str(value or format.DASH))
-    cell: Callable[[RankLine], Cell] | None = None
-    names: tuple[str, ...] = ()
-    """Its names in a filter, besides the key of its column."""
+    """What is shown of a value, where it is not in a cell."""
     attribute: str = ""
     """The field of `RankSample` that it shows unchanged, if there is one."""
     low_is_bad: bool = False
     is_number: bool = True
 
-    def shown(self, line: RankLine) -> Cell:
-        if self.cell is not None:
-            return self.cell(line)
-        text = self.text(self.value(line))
-        return Cell(text, "bad" if text in ("NaN", "∞", "-∞") else line.style)
+
+def _measured(
+    column: Column,
+    value: Callable[[RankLine], Value],
+    text: Callable[[float | None], str],
+    *names: str,
+    attribute: str = "",
+    low_is_bad: bool = False,
+) -> Field:
+    def text_of(number: Value) -> str:
+        return text(number if isinstance(number, float) else None)
+
+    def cell(line: RankLine) -> Cell:
+        shown = text_of(value(line))
+        return Cell(shown, "bad" if shown in ("NaN", "∞", "-∞") else line.style)
+
+    return Field(column, value, cell, names, text_of, attribute, low_is_bad)
 
 
 def _number(
@@ -85,14 +92,7 @@ def _number(
         return None if found is None else float(found)
 
     column = Column(key, title, width=width, align="right", priority=priority)
-    return Field(
-        column,
-        value,
-        lambda shown: text(shown if isinstance(shown, float) else None),
-        names=names,
-        attribute=attribute,
-        low_is_bad=low_is_bad,
-    )
+    return _measured(column, value, text, *names, attribute=attribute, low_is_bad=low_is_bad)
 
 
 def _share(key: str, title: str, attribute: str, *names: str) -> Field:
@@ -104,11 +104,7 @@ def _share(key: str, title: str, attribute: str, *names: str) -> Field:
         return None if part is None else 100 * part / sample.step_time_s
 
     column = Column(key, title, width=5, align="right", priority=1)
-    return Field(column, value, _percent, names=names)
-
-
-def _percent(value: Value) -> str:
-    return format.percent(value if isinstance(value, float) else None)
+    return _measured(column, value, format.percent, *names)
 
 
 def _unit(unit: str) -> Callable[[float | None], str]:
@@ -181,13 +177,9 @@ def _active(key: str, title: str, attribute: str, width: int = 6) -> Field:
         number: float | None = None if found is None else getattr(found, attribute)
         return number
 
-    def text(value: Value) -> str:
-        number = value if isinstance(value, float) else None
-        rate = attribute.endswith("_s")
-        return format.bytes_text(number) if rate else format.percent(number)
-
     column = Column(key, title, width=width, align="right", priority=3)
-    return Field(column, value, text, low_is_bad=True)
+    text = format.bytes_text if attribute.endswith("_s") else format.percent
+    return _measured(column, value, text, low_is_bad=True)
 
 
 SM_ACTIVE = _active("sm", "SM", "sm_active_percent", 5)
@@ -204,17 +196,17 @@ PROCESS = (
     _number("cpu", "CPU", 5, "cpu_percent", format.percent, priority=4),
     _number("memory", "MEMORY", 8, "memory_bytes", format.bytes_text, "mem", priority=4),
 )
-STRAGGLER = Field(
+STRAGGLER = _measured(
     Column("straggler", "STRAGGLER", width=9, align="right", priority=2),
     lambda line: line.straggler,
-    lambda value: score_text(value) if isinstance(value, float) else format.DASH,
-    names=("score",),
+    lambda score: format.DASH if score is None else score_text(score),
+    "score",
 )
-CHECKPOINT = Field(
+CHECKPOINT = _measured(
     Column("checkpoint", "CKPT", width=5, align="right", priority=6),
     lambda line: line.checkpoint_s,
-    lambda value: format.age(value if isinstance(value, float) else None),
-    names=("ckpt",),
+    format.age,
+    "ckpt",
 )
 TREND = Field(
     Column("trend", "STEP TREND", width=SPARK_CELLS, priority=4),
@@ -275,18 +267,18 @@ def _trend(rank: RankView) -> float | None:
 def fields_of(run: RunView | None, *, straggler: bool = False) -> tuple[Field, ...]:
     """The columns that have a value in some row."""
     there = _known(run)
-    fields: list[Field] = [RANK, POD, AGE, *SPEED]
-    fields += [TOKENS] if "tokens_per_s" in there else []
-    fields += [DATA, COMM]
-    fields += [MFU] if "mfu_percent" in there else []
-    fields += [STRAGGLER] if straggler else []
-    fields.append(STEP)
-    fields += GPUS if "gpu_utilization_percent" in there else ()
-    fields += [field for name, field in ACTIVE.items() if run is not None and name in run.curves]
-    fields += PROCESS
-    fields += [CHECKPOINT] if run is not None and run.checkpoint_s is not None else []
-    fields += [WARNING] if "warning" in there else []
-    return (*fields, TREND, NODE)
+    found: list[Field] = [RANK, POD, AGE, *SPEED]
+    found += [TOKENS] if "tokens_per_s" in there else []
+    found += [DATA, COMM]
+    found += [MFU] if "mfu_percent" in there else []
+    found += [STRAGGLER] if straggler else []
+    found.append(STEP)
+    found += GPUS if "gpu_utilization_percent" in there else ()
+    found += [active for name, active in ACTIVE.items() if run is not None and name in run.curves]
+    found += PROCESS
+    found += [CHECKPOINT] if run is not None and run.checkpoint_s is not None else []
+    found += [WARNING] if "warning" in there else []
+    return (*found, TREND, NODE)
 
 
 def _known(run: RunView | None) -> set[str]:
@@ -319,9 +311,9 @@ def _reported_field(name: str) -> Field:
         return line.rank.reported.get(name)
 
     title = one_line(name, 16).upper()
-    return Field(
+    return _measured(
         Column(f"reported {name}", title, width=max(9, width_of(title)), align="right"),
         value,
-        lambda shown: format.reported(shown if isinstance(shown, float) else None),
-        names=(name.replace(" ", "_").lower(),),
+        format.reported,
+        name.replace(" ", "_").lower(),
     )

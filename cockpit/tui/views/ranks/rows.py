@@ -10,12 +10,11 @@ from msgspec import Struct
 from cockpit.store.run import RankView, RunView
 from cockpit.store.selectors import STALE_AFTER_S, age_s, only_reports, ranks_in_order
 from cockpit.store.store import Store
-from cockpit.tui.rows import filter as condition
-from cockpit.tui.rows.filter import Condition
+from cockpit.tui.rows.fields import chosen, lazy_rows
 from cockpit.tui.rows.sort import Order
 from cockpit.tui.views.ranks.columns import Field, RankLine, fields_of, reported_fields, warning_of
 from cockpit.tui.views.ranks.distribution import Distribution, distribution
-from cockpit.tui.widgets.table.table import Column, LazyRows, Row
+from cockpit.tui.widgets.table.table import Column, LazyRows
 
 RANKS_A_TICK = 64
 """In a larger world, this number of ranks reports each second, in rotation."""
@@ -58,25 +57,18 @@ class RankRows:
 
     def rows(self, store: Store, run: RunView | None, now_s: float, order: Order) -> Shown:
         self._learn(store, run, now_s)
-        wanted = condition.parsed(order.text, self._names(), MARKS)
-        lines = [line for line in self._lines if self._passes(line, wanted)]
-        passing = frozenset(line.rank.rank for line in lines) if order.text else None
-        field = self.field(order.by)
-        shown = condition.ordered(lines, field.value if field else None, down=order.down)
-        fields = self.fields
-
-        def make(index: int) -> Row:
-            line = shown[index]
-            return Row(str(line.rank.rank), tuple(field.shown(line) for field in fields))
-
+        shown, problem = chosen(
+            self._lines, self.fields, order, text=_text, marks=MARKS, is_marked=_is_marked
+        )
+        passing = frozenset(line.rank.rank for line in shown) if order.text else None
         widest = {
             number: max((len(text(line)) for line in self._lines), default=0)
-            for number, field in enumerate(fields)
+            for number, field in enumerate(self.fields)
             if (text := _TEXTS.get(field.column.key)) is not None
         }
-        keys = [str(line.rank.rank) for line in shown]
+        rows = lazy_rows(shown, self.fields, lambda line: str(line.rank.rank), widest)
         stale = tuple(line.rank.rank for line in self._lines if line.is_stale and line.sample)
-        return Shown(LazyRows(keys, make, widest), len(self._lines), stale, wanted.problem, passing)
+        return Shown(rows, len(self._lines), stale, problem, passing)
 
     def values(self, field: Field) -> Iterator[tuple[RankLine, float | None]]:
         """Of every rank, filtered or not, in the order of the ranks."""
@@ -134,21 +126,6 @@ class RankRows:
             return
         self._scored_s = now_s
         self._scores = straggler_scores(run)
-
-    def _names(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for field in self.fields:
-            for name in (field.column.key, *field.names):
-                found[name] = field.column.key
-        return found
-
-    def _passes(self, line: RankLine, wanted: Condition) -> bool:
-        by_key = {field.column.key: field for field in self.fields} if wanted.tests else {}
-        return wanted.holds(
-            lambda key: by_key[key].value(line),
-            lambda mark: _is_marked(line, mark),
-            lambda: _text(line),
-        )
 
 
 def rank_columns(run: RunView | None) -> tuple[Column, ...]:

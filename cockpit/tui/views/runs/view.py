@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from msgspec import to_builtins
 from textual import work
 from textual.app import ComposeResult
-from textual.content import Content
 
 from cockpit.config import paths
 from cockpit.insight.metrics.recorded_run import as_tracked
@@ -25,6 +24,7 @@ from cockpit.tui.dialogs.reading import JSON, Reading
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.fields import chosen, lazy_rows
 from cockpit.tui.rows.sort import heading
+from cockpit.tui.rows.text import facts_text
 from cockpit.tui.view_state import Target, ViewState
 from cockpit.tui.views.experiments.rows import beside
 from cockpit.tui.views.runs.rows import (
@@ -111,12 +111,7 @@ class RunsView(SortedView):
     def show_facts(self) -> None:
         """All facts of the selected run, and what can be copied of it."""
         if (line := self.line) is not None:
-            facts = details(line)
-            width = max(len(name) for name, _ in facts)
-            text = Content("\n").join(
-                Content.assemble(Content.styled(f"{name.ljust(width)}  ", "$muted"), text)
-                for name, text in facts
-            )
+            text = facts_text(details(line))
             name = line.summary.name or line.summary.run_id
             target = Target("run", line.recorded.name if line.recorded else line.summary.run_id)
             summary = json.dumps(to_builtins(line.summary), indent=2)

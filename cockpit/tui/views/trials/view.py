@@ -12,6 +12,7 @@ from cockpit.store.store import Experiment, Store
 from cockpit.store.trials import best
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.main.frame import Line
+from cockpit.tui.rows.text import facts_text
 from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.views.trials.rows import TrialLine, TrialRows, counts
@@ -102,17 +103,7 @@ def page_of(store: Store, key: str, now_s: float) -> Reading | None:
     if experiment is None or trial is None:
         return None
     facts = details(experiment, trial, now_s)
-    width = min(40, max(len(what) for what, text in facts if text))
-    parts = [
-        Content.assemble(
-            Content.styled(f"{what.ljust(width)}  ", "$muted"),
-            Content.styled(text, "$error" if what == "error" else ""),
-        )
-        if text
-        else Content.styled(f"\n{what}", "bold")
-        for what, text in facts
-    ]
-    return Reading(f"Trial {trial.id}", Content("\n").join(parts))
+    return Reading(f"Trial {trial.id}", facts_text(facts, bad="error"))
 
 
 def details(experiment: Experiment, trial: Trial, now_s: float) -> list[tuple[str, str]]:
