@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from textual import work
@@ -17,7 +17,6 @@ from cockpit.tui.changes.actions import Connect, Connection, Quit
 if TYPE_CHECKING:
     from cockpit.model.cluster import ClusterPattern, ClusterRef
 
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 

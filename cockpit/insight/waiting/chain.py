@@ -6,7 +6,7 @@ when all pods have passed it, and blocks while one is at it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -432,12 +432,3 @@ def _reported(entry: QueueEntry) -> str:
 def _sentence(text: str) -> str:
     text = text.strip()
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
-
-
-def by_kind(store: Store) -> Mapping[str, Sequence[str]]:
-    """The names that each kind of chain can be asked for."""
-    return {
-        "group": tuple(store.groups),
-        "pod": tuple(store.pods),
-        "job": tuple(job.rayjob for job in store.jobs.values() if job.rayjob),
-    }

@@ -28,11 +28,6 @@ BATCH_CHARS = 1 << 20
 """A history that is read at once makes more than one batch, so that a part can be read alone."""
 CHECKPOINT_EVERY_S = 10.0
 """How old the main file may be without its write-ahead log, for who copies only the one."""
-OVERLAP_S = 10.0
-"""Two lines of a stream may be this much out of order."""
-
-STREAM = "telemetry"
-"""The source of what every cockpit reads again from its start."""
 
 Line = tuple[float, str]
 

@@ -25,7 +25,7 @@ Laid: TypeAlias = Callable[[int], Content]
 """Lays a text out for a width in cells."""
 
 
-class Reading(ScrollKeys, Dialog[None]):
+class Reading(Dialog[None], ScrollKeys):
     DEFAULT_CSS = """
     Reading > VerticalScroll { width: 90%; max-width: 110; max-height: 90%; }
     """

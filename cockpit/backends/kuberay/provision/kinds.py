@@ -65,7 +65,6 @@ BY_NAME = {kind.name: kind for kind in KINDS}
 PARTS = tuple(dict.fromkeys(kind.part for kind in KINDS if kind.part))
 RAY_CLUSTER = BY_NAME["RayCluster"]
 CLAIM = BY_NAME["PersistentVolumeClaim"]
-VOLUME = BY_NAME["PersistentVolume"]
 NAMESPACE = BY_NAME["Namespace"]
 
 

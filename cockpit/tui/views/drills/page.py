@@ -33,7 +33,7 @@ _KEYS = (
 EARLIER_SHOWN = 5
 
 
-class DrillScreen(ScrollKeys, DetailScreen):
+class DrillScreen(DetailScreen, ScrollKeys):
     """For a completed drill, or a kill from a key that is still being measured."""
 
     NAME = "Drill"

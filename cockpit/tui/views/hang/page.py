@@ -46,7 +46,7 @@ USER_FRAME = re.compile(r"→ \S+(?: \(\S+\))?")
 _STYLES = {Confidence.HIGH: "$bad", Confidence.MEDIUM: "$bad", Confidence.LOW: "$warning"}
 
 
-class HangPage(ScrollKeys, DetailScreen):
+class HangPage(DetailScreen, ScrollKeys):
     NAME = "Hang"
     KEYS = _KEYS
     DEFAULT_CSS = """
