@@ -16,16 +16,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from cockpit.insight.detectors import thresholds
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics import prices
 from cockpit.insight.metrics.prices import Prices
 from cockpit.model.alert import Severity
+from cockpit.model.decoding.settings_table import checked
 from cockpit.model.error import UsageError
 
 TIMEOUT_S = 10.0
@@ -74,27 +75,33 @@ def parse(
     )
 
 
-_KNOWN = ("command", "url", "headers", "shell", "severity", "cleared", "timeout_s")
+_TYPES = {
+    "command": Any,
+    "url": Any,
+    "headers": dict[str, str],
+    "shell": bool,
+    "severity": Severity,
+    "cleared": bool,
+    "timeout_s": Annotated[float, Meta(gt=0, le=600)],
+}
+EXAMPLES = "docs/diagnosis.md shows examples."
 
 
 def _hook(name: str, raw: Any) -> Hook:
     if not isinstance(raw, Mapping):
         raise _wrong(name, "It is a table: [[hooks]].")
-    for key in raw:
-        if key not in _KNOWN:
-            raise _wrong(f"{name}.{key}", f"There are: {', '.join(_KNOWN)}.")
+    values = checked(raw, _TYPES, f"{name}.", EXAMPLES, is_secret=True)
     if ("command" in raw) == ("url" in raw):
         raise _wrong(name, "It has either a command or a url.")
-    shell = _truth(name, raw, "shell", False)
-    return Hook(
-        command=_command(name, raw["command"], shell=shell) if "command" in raw else (),
-        url=_url(name, raw["url"]) if "url" in raw else "",
-        headers=_headers(name, raw.get("headers", {})),
-        shell=shell,
-        severity=_severity(name, raw.get("severity", Severity.WARNING)),
-        cleared=_truth(name, raw, "cleared", True),
-        timeout_s=_seconds(name, raw.get("timeout_s", TIMEOUT_S)),
-    )
+    if "url" in values:
+        _require_url(name, values["url"])
+    else:
+        values["command"] = _command(name, raw["command"], shell=values.get("shell", False))
+    if any(
+        "\n" in text or "\r" in text for pair in values.get("headers", {}).items() for text in pair
+    ):
+        raise _wrong(f"{name}.headers", "A header is one line.")
+    return Hook(**values)
 
 
 def _command(name: str, raw: Any, *, shell: bool) -> tuple[str, ...]:
@@ -108,40 +115,11 @@ def _command(name: str, raw: Any, *, shell: bool) -> tuple[str, ...]:
     return tuple(raw)
 
 
-def _url(name: str, raw: Any) -> str:
+def _require_url(name: str, raw: Any) -> None:
     parts = urlsplit(raw) if isinstance(raw, str) else None
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         raise _wrong(f"{name}.url", "It begins with http:// or https:// and names a host.")
-    return str(raw)
-
-
-def _headers(name: str, raw: Any) -> dict[str, str]:
-    if not isinstance(raw, Mapping) or not all(isinstance(v, str) for v in raw.values()):
-        raise _wrong(f"{name}.headers", "They are a table of texts.")
-    if any("\n" in text or "\r" in text for pair in raw.items() for text in pair):
-        raise _wrong(f"{name}.headers", "A header is one line.")
-    return dict(raw)
-
-
-def _severity(name: str, raw: Any) -> Severity:
-    try:
-        return Severity(raw)
-    except ValueError as error:
-        raise _wrong(f"{name}.severity", f"It is one of: {', '.join(Severity)}.") from error
-
-
-def _truth(name: str, raw: Mapping[str, Any], key: str, default: bool) -> bool:
-    value = raw.get(key, default)
-    if not isinstance(value, bool):
-        raise _wrong(f"{name}.{key}", "It is true or false.")
-    return value
-
-
-def _seconds(name: str, raw: Any) -> float:
-    if isinstance(raw, bool) or not isinstance(raw, int | float) or not 0 < raw <= 600:
-        raise _wrong(f"{name}.timeout_s", "It is a number of seconds, up to 600.")
-    return float(raw)
 
 
 def _wrong(what: str, why: str) -> UsageError:
-    return UsageError(f"{what} is not understood.", why, "docs/diagnosis.md shows examples.")
+    return UsageError(f"{what} is not understood.", why, EXAMPLES)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from cockpit import format
@@ -99,9 +100,9 @@ class Trouble(Struct, frozen=True):
 class Policy(Struct, frozen=True):
     hang: Action = Action.OBSERVE
     repeated_failure: Action = Action.OBSERVE
-    failures: int = 3
+    failures: Annotated[int, Meta(ge=1)] = 3
     """Within an hour, of one run; for `cordon` and `replace` on the same node or pod."""
-    budget: int = 3
+    budget: Annotated[int, Meta(ge=1)] = 3
     """Changes of the cluster within an hour."""
     confidence: Confidence = Confidence.HIGH
     """The lowest on which it acts."""

@@ -8,64 +8,26 @@ from msgspec import Struct
 from msgspec.structs import replace
 from textual.binding import Binding
 
-VIEWS = (
-    "overview",
-    "ranks",
-    "charts",
-    "pods",
-    "jobs",
-    "drills",
-    "trials",
-    "alerts",
-    "nodes",
-    "fleet",
-    "runs",
-    "serve",
+_VIEWS = (
+    ("overview", "Overview", "Over", "1"),
+    ("ranks", "Ranks", "Rank", "2"),
+    ("charts", "Charts", "Chart", "3"),
+    ("pods", "Pods", "Pods", "4"),
+    ("jobs", "Jobs", "Jobs", "5"),
+    ("drills", "Drills", "Drill", "6"),
+    ("trials", "Trials", "Trial", "7"),
+    ("alerts", "Alerts", "Alert", "8"),
+    ("nodes", "Nodes", "Node", "9"),
+    ("fleet", "Fleet", "Fleet", "0"),
+    ("runs", "Runs", "Runs", "r"),
+    ("serve", "Serve", "Serve", "i"),
 )
-TITLES = {
-    "overview": "Overview",
-    "ranks": "Ranks",
-    "charts": "Charts",
-    "pods": "Pods",
-    "jobs": "Jobs",
-    "drills": "Drills",
-    "trials": "Trials",
-    "alerts": "Alerts",
-    "nodes": "Nodes",
-    "fleet": "Fleet",
-    "runs": "Runs",
-    "serve": "Serve",
-}
-SHORT_TITLES = {
-    "overview": "Over",
-    "ranks": "Rank",
-    "charts": "Chart",
-    "pods": "Pods",
-    "jobs": "Jobs",
-    "drills": "Drill",
-    "trials": "Trial",
-    "alerts": "Alert",
-    "nodes": "Node",
-    "fleet": "Fleet",
-    "runs": "Runs",
-    "serve": "Serve",
-}
-"""For narrow terminals: all ten with their numbers, the time and one long title fit in 80 cells."""
-NUMBERS = {
-    "overview": "1",
-    "ranks": "2",
-    "charts": "3",
-    "pods": "4",
-    "jobs": "5",
-    "drills": "6",
-    "trials": "7",
-    "alerts": "8",
-    "nodes": "9",
-    "fleet": "0",
-    "runs": "r",
-    "serve": "i",
-}
-"""The key of each view."""
+"""The name, the title, the title on narrow terminals and the key of each view. All ten with their
+numbers, the time and one long title fit in 80 cells."""
+VIEWS = tuple(name for name, *_ in _VIEWS)
+TITLES = {name: title for name, title, _, _ in _VIEWS}
+SHORT_TITLES = {name: short for name, _, short, _ in _VIEWS}
+NUMBERS = {name: key for name, *_, key in _VIEWS}
 
 
 class Key(Struct, frozen=True):

@@ -169,12 +169,12 @@ def test_read_only_mode_and_protected_clusters_are_observed() -> None:
 @pytest.mark.parametrize(
     ("table", "wrong"),
     [
-        ({"hang": "cordon"}, "hang = 'cordon'"),
-        ({"hang": 3}, "hang = 3"),
+        ({"hang": "cordon"}, "hang is not understood: 'cordon'"),
+        ({"hang": 3}, "hang is not understood: 3"),
         ({"repeated_failure": "restart"}, "repeated_failure"),
-        ({"budget": 0}, "budget = 0"),
-        ({"failures": True}, "failures = True"),
-        ({"confidence": "low"}, "confidence = 'low'"),
+        ({"budget": 0}, "budget is not understood: 0"),
+        ({"failures": True}, "failures is not understood: True"),
+        ({"confidence": "low"}, "confidence is not understood: 'low'"),
         ({"dry_run": "yes"}, "dry_run"),
         ({"on_hang": "restart"}, "on_hang"),
     ],

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from cockpit.model.cluster import Pod, PodPhase
-from cockpit.model.error import NotAllowedError, UsageError
+from cockpit.model.decoding.settings_table import checked
+from cockpit.model.error import NotAllowedError
 from cockpit.store.store import Store
 
 DEFAULT_SHARE = 1 / 3
@@ -124,31 +125,22 @@ class DrillPlan(Struct, frozen=True):
     """How long the run continues after its recovery before the probes after it are evaluated."""
 
 
+_LIMITS = {
+    "max_pods": Annotated[int, Meta(ge=1)],
+    "max_share": Annotated[float, Meta(ge=0, le=1)],
+}
+
+
 def checked_blast_radius(max_pods: object, max_share: object) -> BlastRadius:
     """Raises UsageError for values that are no limits."""
-    if max_pods is not None and (
-        isinstance(max_pods, bool) or not isinstance(max_pods, int) or max_pods < 1
-    ):
-        raise UsageError(f"max_pods is {max_pods!r}.", "It is a whole number, 1 or more.")
-    if max_share is not None and (
-        isinstance(max_share, bool)
-        or not isinstance(max_share, int | float)
-        or not 0 <= max_share <= 1
-    ):
-        raise UsageError(f"max_share is {max_share!r}.", "It is a number, 0 to 1.")
-    return BlastRadius(max_pods, None if max_share is None else float(max_share))
+    given = {"max_pods": max_pods, "max_share": max_share}
+    raw = {name: value for name, value in given.items() if value is not None}
+    return BlastRadius(**checked(raw, _LIMITS, ""))
 
 
 def parse_blast_radius(raw: Mapping[str, Any]) -> BlastRadius:
     """Parse the table [drills] of the configuration. Raises UsageError."""
-    for key in raw:
-        if key not in ("max_pods", "max_share"):
-            raise UsageError(
-                f"[drills] in the configuration has no {key!r}.",
-                "It has: max_pods, max_share.",
-                "cockpit config edit opens it.",
-            )
-    return checked_blast_radius(raw.get("max_pods"), raw.get("max_share"))
+    return BlastRadius(**checked(raw, _LIMITS, "drills.", "cockpit config edit opens it."))
 
 
 def require_within(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from cockpit.model.error import UsageError
+from cockpit.model.decoding.settings_table import checked, types_of
 
 
 class Thresholds(Struct, frozen=True):
@@ -122,23 +121,5 @@ class Thresholds(Struct, frozen=True):
 
 def parse(raw: Mapping[str, Any]) -> Thresholds:
     """Read the configuration's `[alerts]` table. Raises UsageError for unknown keys."""
-    types = Thresholds.__annotations__
-    values: dict[str, Any] = {}
-    for name, value in raw.items():
-        if name not in types:
-            raise _wrong(f"alerts.{name} is no setting.", f"There are: {', '.join(sorted(types))}.")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not _good(value):
-            raise _wrong(f"alerts.{name} is not understood: {value!r}.", "It is a number >= 0.")
-        whole = types[name] == "int"
-        if whole and value != int(value):
-            raise _wrong(f"alerts.{name} is not understood: {value!r}.", "It is a whole number.")
-        values[name] = int(value) if whole else float(value)
-    return Thresholds(**values)
-
-
-def _good(value: float) -> bool:
-    return math.isfinite(value) and value >= 0
-
-
-def _wrong(what: str, why: str) -> UsageError:
-    return UsageError(what, why, "docs/diagnosis.md describes each of them.")
+    todo = "docs/diagnosis.md describes each of them."
+    return Thresholds(**checked(raw, types_of(Thresholds), "alerts.", todo))
