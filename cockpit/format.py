@@ -138,19 +138,19 @@ def count(value: int | None) -> str:
 
 
 def plural(number: float, noun: str) -> str:
-    """`1 step`, `20,000 steps`: of a noun whose plural ends in s."""
+    """`1 step`, `20,000 steps`, `2 processes`: of a noun whose plural ends in s."""
     shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
     return f"{shown} {inflected(number, noun)}"
 
 
 def inflected(number: float, noun: str) -> str:
     """`step`, `steps`: the noun alone, before a list of what is counted."""
-    return noun if number == 1 else f"{noun}s"
+    return noun if number == 1 else f"{noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def verb(number: float, form: str) -> str:
     """`makes` for 1 and `make` for others, of the form for many."""
-    return {"have": "has", "are": "is"}.get(form, f"{form}s") if number == 1 else form
+    return {"have": "has", "are": "is", "go": "goes"}.get(form, f"{form}s") if number == 1 else form
 
 
 def ranks(numbers: Iterable[int], most: int = 6) -> str:

@@ -19,6 +19,7 @@ from cockpit.drills.plan.plan import (
     parse_blast_radius,
 )
 from cockpit.drills.probes import hypothesis
+from cockpit.format import verb
 from cockpit.launch.submission import bundled_spec
 from cockpit.model.error import UsageError
 
@@ -87,7 +88,7 @@ def require_no_flags_of_a_fault(args: argparse.Namespace) -> None:
     ]
     if given:
         raise UsageError(
-            f"{', '.join(given)} {'is' if len(given) == 1 else 'are'} for a fault by itself.",
+            f"{', '.join(given)} {verb(len(given), 'are')} for a fault by itself.",
             "The file of a game day has the targets of its drills and what has to hold.",
             "Copy the file, change it, and run: cockpit drill run FILE",
         )

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from cockpit.format import in_seconds
+from cockpit.format import in_seconds, plural, verb
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import gpus_of, live_ranks, newest_s, stepping_since
 from cockpit.insight.metrics.robust_statistics import window
@@ -163,7 +163,7 @@ def _unused(store: Store, run: RunView) -> list[Finding]:
             "unused-gpus",
             "cluster",
             Severity.INFO,
-            f"{free} {'GPU is' if free == 1 else 'GPUs are'} held by no rank",
+            f"{plural(free, 'GPU')} {verb(free, 'are')} held by no rank",
             f"The living nodes offer them to Ray, the run holds {gpus_of(run)}",
             "Use them for the run, or scale the group down",
             run.id,

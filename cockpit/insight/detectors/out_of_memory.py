@@ -39,14 +39,10 @@ def _finding(store: Store, kills: list[MemoryKill]) -> Finding:
         KIND,
         f"node {newest.node_ip or newest.node_id}",
         Severity.CRITICAL if killed or (node is not None and node.is_head) else Severity.WARNING,
-        f"Ray's memory monitor killed {_processes(len(kills))} on {where}{who}",
+        f"Ray's memory monitor killed {format.plural(len(kills), 'process')} on {where}{who}",
         one_line(newest.detail, 300) or "Reported by Ray",
         "Give the node more memory, or start fewer processes on it; cockpit why has the verdict",
     )
-
-
-def _processes(number: int) -> str:
-    return "1 process" if number == 1 else f"{number:,} processes"
 
 
 def _ranks(store: Store, kills: list[MemoryKill]) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from cockpit.format import bytes_text, plural
+from cockpit.format import bytes_text, plural, verb
 from cockpit.preflight.checks.placement import ranks_on
 from cockpit.preflight.demand import Demand
 from cockpit.preflight.facts import Facts, Memory
@@ -79,7 +79,7 @@ def memory(facts: Mapping[str, Facts], target: Target, demand: Demand) -> Iterat
         yield Finding(
             "memory of spares",
             State.WARNING,
-            f"{listed(pods)} {'has' if len(pods) == 1 else 'have'} memory for the ranks, but not "
+            f"{listed(pods)} {verb(len(pods), 'have')} memory for the ranks, but not "
             "for spare processes: restarts take longer.",
             f"Raise the memory limit by {bytes_text(PROCESS_BYTES)} for each rank.",
             tuple(pods),

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from msgspec import Struct, field
 
 from cockpit.format import in_seconds
-from cockpit.model.cluster import DashboardRoute, Node
+from cockpit.model.cluster import Node
 from cockpit.model.death import MemoryKill
 from cockpit.model.driver import NOTHING_RESERVED, DriverResources
 from cockpit.model.run import Job
@@ -23,12 +23,11 @@ from cockpit.model.serve import Deployment
 from cockpit.model.text import one_line
 from cockpit.sources.ray import answers
 from cockpit.sources.ray.answers import TrainRun
-from cockpit.sources.ray.http import AnswerError, Http, MissingError, NoDataError, RouteOf
+from cockpit.sources.ray.http import AnswerError, DashboardClient, MissingError, NoDataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import httpx
 
 T = TypeVar("T")
 
@@ -61,26 +60,8 @@ class Submission(Struct, frozen=True):
     driver: DriverResources = NOTHING_RESERVED
 
 
-class Dashboard:
-    """A client of one Ray dashboard. Belongs to the event loop of its first call."""
-
-    def __init__(
-        self,
-        route: DashboardRoute | RouteOf,
-        *,
-        timeout_s: float = 10.0,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        self._http = Http(route, timeout_s=timeout_s, transport=transport)
-
-    async def aclose(self) -> None:
-        await self._http.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
+class Dashboard(DashboardClient):
+    """Jobs, nodes, runs and logs, as one Ray dashboard has them."""
 
     async def version(self) -> Version:
         return _read(

@@ -318,6 +318,28 @@ class Http:
             raise
 
 
+class DashboardClient:
+    """Typed calls over `Http`. Belongs to the event loop of its first call."""
+
+    def __init__(
+        self,
+        route: DashboardRoute | RouteOf,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._http = Http(route, timeout_s=timeout_s, transport=transport)
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()
+
+
 def _read_timeouts() -> tuple[type[Exception], ...]:
     from cockpit.sources.http import client
 

@@ -9,19 +9,15 @@ refuses unless RAY_DASHBOARD_ENABLE_PROFILING=1 is set on the head. py-spy is in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 from msgspec import Struct
 
 from cockpit.format import in_seconds
-from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, NotAllowedError, UsageError
 from cockpit.model.text import clean, one_line
 from cockpit.sources.ray.flamegraph import Profile, profile
-from cockpit.sources.ray.http import AnswerError, Http, RouteOf
-
-if TYPE_CHECKING:
-    import httpx
+from cockpit.sources.ray.http import AnswerError, DashboardClient
 
 STACK_TIMEOUT_S = 30.0
 SLACK_S = 30.0
@@ -53,25 +49,8 @@ class Process(Struct, frozen=True):
         return f"process {self.pid} on {self.node_ip or self.node_id[:8]}"
 
 
-class RayTools:
-    """A client of one Ray dashboard. Belongs to the event loop of its first call."""
-
-    def __init__(
-        self,
-        route: DashboardRoute | RouteOf,
-        *,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        self._http = Http(route, transport=transport)
-
-    async def aclose(self) -> None:
-        await self._http.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.aclose()
+class RayTools(DashboardClient):
+    """The tools of the nodes behind one Ray dashboard."""
 
     async def stack(self, process: Process, *, native: bool = False) -> str:
         """Return the stacks of all threads, as py-spy prints them, without control sequences.

@@ -15,7 +15,7 @@ from contextlib import nullcontext
 
 from cockpit.model.clock import server_time
 from cockpit.model.error import CockpitError, UnreachableError
-from cockpit.model.event import Event, SourceHealth
+from cockpit.model.event import Event, SourceHealth, source_health
 from cockpit.model.run import RunState
 from cockpit.model.text import one_line
 from cockpit.sources.polling.backoff import Backoff
@@ -109,15 +109,7 @@ class TelemetrySource:
                 except CockpitError as error:
                     head = ""  # it may have been replaced
                     wait_s, now = self._pause_s(backoff.failed()), self._clock()
-                    await queue.put(
-                        SourceHealth(
-                            at_s=now,
-                            source=SOURCE,
-                            ok=False,
-                            error=one_line(str(error)),
-                            retry_at_s=now + wait_s,
-                        )
-                    )
+                    await queue.put(source_health(now, SOURCE, error, now + wait_s))
                     await self._rest(wait_s)
                     continue
                 backoff.worked()

@@ -29,7 +29,7 @@ from cockpit.backends.kuberay.provision.kinds import (
     uid_of,
 )
 from cockpit.backends.kuberay.resources import objects, precondition
-from cockpit.format import in_seconds, plural
+from cockpit.format import in_seconds, plural, verb
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
@@ -97,7 +97,7 @@ async def remove(client: KubeClient, ref: ClusterRef, removal: Removal) -> Async
     while waiting := [each for each in waiting if await _exists(client, each)]:
         if time.monotonic() > deadline:
             raise _too_late(_named(waiting))
-        line = f"Waiting until {_named(waiting)} {'is' if len(waiting) == 1 else 'are'} deleted."
+        line = f"Waiting until {_named(waiting)} {verb(len(waiting), 'are')} deleted."
         if line != before:
             yield line
         before = line

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from cockpit.backends.kuberay.api.fields import mapping, whole
 from cockpit.backends.kuberay.resources.raycluster import GroupSpec, RayCluster
+from cockpit.format import verb
 from cockpit.model.cluster import Pod, PodPhase
 from cockpit.model.error import UsageError
 from cockpit.model.scale import (
@@ -189,17 +190,15 @@ def _together(going: Mapping[str, Sequence[str]], remove: Sequence[str], old: Gr
     notes = []
     for replica, names in going.items():
         if others := [name for name in names if name not in remove]:
-            verb = "goes" if len(others) == 1 else "go"
-            notes.append(
-                f"{', '.join(others)} {verb} too: replica {replica} spans {old.hosts} hosts."
-            )
+            who = f"{', '.join(others)} {verb(len(others), 'go')} too"
+            notes.append(f"{who}: replica {replica} spans {old.hosts} hosts.")
     return " ".join(notes)
 
 
 def _replaced(old: GroupSpec, after: int, removed: int) -> str:
     new = removed - (old.wanted - after)
     if removed and new > 0:
-        return f"{new} of them {'is' if new == 1 else 'are'} replaced: {after} stay wanted."
+        return f"{new} of them {verb(new, 'are')} replaced: {after} stay wanted."
     return ""
 
 
