@@ -59,9 +59,8 @@ class AllLogs:
     ) -> None:
         # Ray and Python write local times without a zone. Containers run in UTC.
         local = datetime.now().astimezone().tzinfo or UTC
-        self.merge = Merge(kept, local if backend.ref.backend == "local" else UTC)
+        self.merge = Merge(kept, local if backend.ref.backend == "local" else UTC, LINES)
         self._backend, self._dashboard, self._note = backend, dashboard, note
-        self._lines = LINES
         self._found = RunLogs("")
         self._places: dict[int, Place] = {}
         self._pods: dict[int, str] = {}
@@ -90,7 +89,7 @@ class AllLogs:
 
         Raises NotAllowedError.
         """
-        self._lines = lines
+        self.merge.last = lines
         followed = sorted(self._places, key=self._order)[:FOLLOWED] if follow else []
         rest = [at for at in self._places if at not in followed]
         unread, failed = await asyncio.gather(
@@ -98,7 +97,7 @@ class AllLogs:
                 self._dashboard,
                 [self._places[at] for at in rest],
                 lambda index, batch: self.merge.take(rest[index], batch),
-                lines=self._tail_lines,
+                lines=self.merge.tail_lines,
             ),
             self._read_pods(),
         )
@@ -146,7 +145,7 @@ class AllLogs:
             pod = self._pods[at]
             try:
                 async with asyncio.timeout(POD_S):
-                    async for line in self._backend.logs(pod, follow=False, lines=self._lines):
+                    async for line in self._backend.logs(pod, follow=False, lines=self.merge.last):
                         self.merge.take(at, [line])
             except CockpitError as error:
                 unread.append(Unread(f"pod {pod}", one_line(error.why or error.what)))
@@ -178,9 +177,6 @@ class AllLogs:
                     await asyncio.wait_for(self._arrival.wait(), waited_s)
                     waited_s = QUIET_S
 
-    def _tail_lines(self, log: Log) -> int:
-        return self.merge.tail_lines(log, self._lines)
-
     def _order(self, at: int) -> int:
         return ORDER.index(self.merge.logs[at].kind)
 
@@ -204,7 +200,7 @@ class AllLogs:
             locate = job_log(self._dashboard, self._found.job_id)
         else:
             locate = node_log(place.file.node_id, place.file.name)
-        follower = Follower(self._dashboard, locate, tail_lines=self._tail_lines(place.log))
+        follower = Follower(self._dashboard, locate, tail_lines=self.merge.tail_lines(place.log))
         try:
             async with aclosing(follower.batches()) as batches:
                 async for batch in batches:

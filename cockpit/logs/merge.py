@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, tzinfo
 from functools import lru_cache
 
@@ -28,7 +29,9 @@ CACHED = 4_096
 class Merge:
     """The logs that are read, each with its parser and the lines that pass the filter."""
 
-    def __init__(self, kept: LineFilter, zone: tzinfo) -> None:
+    def __init__(self, kept: LineFilter, zone: tzinfo, last: int) -> None:
+        """`last`: how many of the last lines of each log are shown."""
+        self.last = last
         self.logs: list[Log] = []
         self.read_lines: list[int] = []
         self._kept, self._zone = kept, zone
@@ -36,6 +39,10 @@ class Merge:
         self._blocks: list[Block] = []
         self._first = FirstError()
         self._marked = False
+        self._tails: dict[int, deque[str]] = {}
+        """The last lines of logs without their state dumps, until their number is known."""
+        self._begun: set[int] = set()
+        """Logs of which the last lines were taken from `_tails`."""
 
     def add(self, log: Log) -> int:
         """The number of the log for `take`."""
@@ -45,14 +52,22 @@ class Merge:
         self._blocks.append(Block(log))
         return len(self.logs) - 1
 
-    def tail_lines(self, log: Log, lines: int) -> int:
-        """How many of the last lines of `log` to read, so that about `lines` are shown."""
-        return lines + STATE_DUMP_LINES if self._drops_state_dump(log) else lines
+    def tail_lines(self, log: Log) -> int:
+        """How many of the last lines of `log` to read, so that the last ones can be shown."""
+        return self.last + STATE_DUMP_LINES if self._drops_state_dump(log) else self.last
 
     def take(self, index: int, lines: Sequence[str]) -> None:
         self.read_lines[index] += len(lines)
-        if self._drops_state_dump(self.logs[index]):
-            lines = [line for line in lines if STATE_DUMP not in line]
+        if not self._drops_state_dump(self.logs[index]):
+            self._parse(index, lines)
+            return
+        shown = [line for line in lines if STATE_DUMP not in line]
+        if index in self._begun:
+            self._parse(index, shown)
+        else:
+            self._tails.setdefault(index, deque(maxlen=self.last)).extend(shown)
+
+    def _parse(self, index: int, lines: Iterable[str]) -> None:
         for line in self._parsers[index].parse(lines):
             self._first.see(index, self.logs[index], line)
             if self._kept.keeps(line):
@@ -60,6 +75,10 @@ class Merge:
 
     def rows(self) -> Iterator[Row]:
         """The rows of all lines since the last call, which are dropped from memory after it."""
+        for index, tail in self._tails.items():
+            self._parse(index, tail)
+        self._begun.update(self._tails)
+        self._tails.clear()
         blocks, self._blocks = self._blocks, [Block(log) for log in self.logs]
         first = None if self._marked else self._first.entry
         for row in folded(merged(blocks), self.logs, first):

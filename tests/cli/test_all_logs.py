@@ -61,7 +61,7 @@ def test_json_array_is_complete_with_and_without_rows(capsys: pytest.CaptureFixt
 
 
 def test_rows_of_later_lines_mark_no_second_first_error() -> None:
-    found = merge.Merge(LineFilter(), UTC)
+    found = merge.Merge(LineFilter(), UTC, 50)
     at = found.add(RANKS[0])
     now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
     found.take(at, [f"{now} ERROR one"])
@@ -71,7 +71,7 @@ def test_rows_of_later_lines_mark_no_second_first_error() -> None:
 
 
 def test_the_first_error_is_that_of_all_lines_and_named_when_the_filter_leaves_it_out() -> None:
-    found = merge.Merge(LineFilter(re.compile("two")), UTC)
+    found = merge.Merge(LineFilter(re.compile("two")), UTC, 50)
     at = found.add(RANKS[0])
     day = f"{datetime.now(UTC):%Y-%m-%d}"
     found.take(at, [f"{day} 00:00:01 ERROR one", f"{day} 00:00:02 ERROR two"])

@@ -136,13 +136,24 @@ def test_filter_keeps_lines_by_pattern_and_time(kept: LineFilter, texts: list[st
 def test_statistics_of_a_raylet_are_left_out_without_a_pattern(
     pattern: re.Pattern[str] | None, count: int
 ) -> None:
-    merge = Merge(LineFilter(pattern), UTC)
+    merge = Merge(LineFilter(pattern), UTC, 50)
     at = "[2026-11-24 12:00:00,000 I 1 1]"
     merge.take(merge.add(RAYLET), [f"{at} [state-dump] Global stats: 9 total", f"{at} lease lost"])
     merge.take(merge.add(RANKS[0]), [f"{at} prints [state-dump] itself"])
     shown = [row.text for row in merge.rows()]
     assert len(shown) == count
     assert any("Global" in text for text in shown) is (pattern is not None)
+
+
+def test_only_the_last_lines_of_a_raylet_are_shown_if_it_has_few_statistics() -> None:
+    merge = Merge(LineFilter(), UTC, 2)
+    at = merge.add(RAYLET)
+    read = [f"line {number}" for number in range(merge.tail_lines(RAYLET) - 1)]
+    merge.take(at, read[:100])
+    merge.take(at, [*read[100:], "[state-dump] Global stats: 9 total"])
+    assert [row.text for row in merge.rows()] == read[-2:]
+    merge.take(at, ["new 1", "new 2", "new 3"])
+    assert [row.text for row in merge.rows()] == ["new 1", "new 2", "new 3"]
 
 
 def test_ranges_of_ranks() -> None:
