@@ -142,10 +142,10 @@ class AllLogs:
         unread: list[Unread] = []
 
         async def one(at: int) -> None:
-            pod = self._pods[at]
+            pod, lines = self._pods[at], self.merge.tail_lines(self.merge.logs[at])
             try:
                 async with asyncio.timeout(POD_S):
-                    async for line in self._backend.logs(pod, follow=False, lines=self.merge.last):
+                    async for line in self._backend.logs(pod, follow=False, lines=lines):
                         self.merge.take(at, [line])
             except CockpitError as error:
                 unread.append(Unread(f"pod {pod}", one_line(error.why or error.what)))

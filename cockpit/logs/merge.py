@@ -11,17 +11,12 @@ from functools import lru_cache
 from cockpit.logs.block import Block, FirstError, LineFilter, merged
 from cockpit.logs.fold import folded
 from cockpit.logs.line import LineParser
-from cockpit.logs.types import Kind, Log, Row
+from cockpit.logs.statistics import LINES, StatisticsFilter
+from cockpit.logs.types import Log, Row
 from cockpit.model.clock import server_time
 from cockpit.model.text import one_line
 
 FIRST_ERROR = ">> FIRST ERROR: "
-STATE_DUMP = "[state-dump]"
-"""In each line of the statistics that a raylet logs every minute: 150 lines, which would hide all
-others of a run that hangs. They are kept only for a pattern.
-"""
-STATE_DUMP_LINES = 200
-"""To read of a raylet's log in addition, so that a dump at its end does not leave it empty."""
 CACHED = 4_096
 """Texts of seconds and of writers that are kept: most rows share them with their neighbours."""
 
@@ -40,9 +35,11 @@ class Merge:
         self._first = FirstError()
         self._marked = False
         self._tails: dict[int, deque[str]] = {}
-        """The last lines of logs without their state dumps, until their number is known."""
+        """The last lines of logs without their statistics, until their number is known."""
         self._begun: set[int] = set()
         """Logs of which the last lines were taken from `_tails`."""
+        self._filters: list[StatisticsFilter | None] = []
+        """None for logs without statistics. A pattern is searched in statistics as well."""
 
     def add(self, log: Log) -> int:
         """The number of the log for `take`."""
@@ -50,18 +47,21 @@ class Merge:
         self.read_lines.append(0)
         self._parsers.append(LineParser(server_time, self._zone))
         self._blocks.append(Block(log))
+        has_statistics = log.kind in LINES and self._kept.pattern is None
+        self._filters.append(StatisticsFilter(log.kind) if has_statistics else None)
         return len(self.logs) - 1
 
     def tail_lines(self, log: Log) -> int:
         """How many of the last lines of `log` to read, so that the last ones can be shown."""
-        return self.last + STATE_DUMP_LINES if self._drops_state_dump(log) else self.last
+        return self.last + (LINES.get(log.kind, 0) if self._kept.pattern is None else 0)
 
     def take(self, index: int, lines: Sequence[str]) -> None:
         self.read_lines[index] += len(lines)
-        if not self._drops_state_dump(self.logs[index]):
+        statistics = self._filters[index]
+        if statistics is None:
             self._parse(index, lines)
             return
-        shown = [line for line in lines if STATE_DUMP not in line]
+        shown = statistics.without(lines)
         if index in self._begun:
             self._parse(index, shown)
         else:
@@ -84,9 +84,6 @@ class Merge:
         for row in folded(merged(blocks), self.logs, first):
             self._marked = self._marked or row.first_error
             yield row
-
-    def _drops_state_dump(self, log: Log) -> bool:
-        return log.kind is Kind.RAYLET and self._kept.pattern is None
 
     def unshown_error(self) -> Row | None:
         """The first error of the lines that were read, if the filter left it out."""

@@ -148,12 +148,46 @@ def test_statistics_of_a_raylet_are_left_out_without_a_pattern(
 def test_only_the_last_lines_of_a_raylet_are_shown_if_it_has_few_statistics() -> None:
     merge = Merge(LineFilter(), UTC, 2)
     at = merge.add(RAYLET)
-    read = [f"line {number}" for number in range(merge.tail_lines(RAYLET) - 1)]
+    time, last = "[2026-11-24 12:00:00,000 I 1 1]", merge.tail_lines(RAYLET) - 1
+    read = [f"{time} line {number}" for number in range(last)]
     merge.take(at, read[:100])
     merge.take(at, [*read[100:], "[state-dump] Global stats: 9 total"])
-    assert [row.text for row in merge.rows()] == read[-2:]
+    assert [row.text for row in merge.rows()] == [f"line {last - 2}", f"line {last - 1}"]
     merge.take(at, ["new 1", "new 2", "new 3"])
     assert [row.text for row in merge.rows()] == ["new 1", "new 2", "new 3"]
+
+
+REPORT = """\
+- objects evictable: 0
+[2026-11-25 16:43:06,934 I 1 1] (gcs_server) gcs_server.cc:1307: Gcs Debug state:
+
+GcsNodeManager:
+- RegisterNode request count: 4
+[2026-11-25 16:43:06,934 W 1 1] (gcs_server) recorder.cc:67: Failed to export metrics
+  to the agent
+[2026-11-25 16:43:06,934 I 1 1] (gcs_server) gcs_server.cc:1326: io_context Event stats:
+
+
+Global stats: 3905 total (0 active)
+[state-dump] NodeManager:
+a line of another program
+[2026-11-25 16:43:07,000 I 1 1] (raylet) store.cc:573: Plasma store debug dump:
+Current usage: 0 / 0.15 GB
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "first"), [(Kind.GCS, []), (Kind.RAYLET, []), (Kind.POD, ["- objects evictable: 0"])]
+)
+def test_statistics_without_a_time_are_left_out(kind: Kind, first: list[str]) -> None:
+    merge = Merge(LineFilter(), UTC, 50)
+    lines = REPORT.splitlines()
+    at = merge.add(Log(kind, "one"))
+    merge.take(at, lines[:4])
+    merge.take(at, lines[4:])
+    shown = [row.text for row in merge.rows()]
+    failed = "(gcs_server) recorder.cc:67: Failed to export metrics"
+    assert shown == [*first, failed, "  to the agent", "a line of another program"]
 
 
 def test_ranges_of_ranks() -> None:
