@@ -101,7 +101,7 @@ def test_run_that_hangs_now_is_pointed_to(store: Store, capsys: pytest.CaptureFi
     store.runs.update(hung([dump(1, 0, 2, waits=False), *waiting]).runs)
     assert called("--fail") == 0
     shown = capsys.readouterr().out
-    assert "It hangs now: Rank 1 never called all_reduce #3 of group default" in shown
+    assert "The run hangs now: Rank 1 never called all_reduce #3 of group default" in shown
 
 
 @pytest.fixture

@@ -137,6 +137,9 @@ def test_changes_before_the_hang_are_listed_with_their_age_and_later_ones_are_no
         store.apply(
             Notice(at_s=at_s, source="t", kind="Pod", name=name, reason="Killed", message="by 9")
         )
+    store.apply(
+        Notice(at_s=began_s - 5, source="t", kind="Recording", name="c", reason="R", message="m")
+    )
     run = store.runs["r"]
     found = judged(store)
     assert changes(store, run, found) == [
@@ -163,10 +166,11 @@ def test_wide_text_has_the_cause_beside_the_others_and_no_longer_line() -> None:
         assert max(map(len, lines(found, width=width))) <= width
 
 
-def test_command_is_on_one_line() -> None:
+@pytest.mark.parametrize("job", ["raysubmit_Ny9vBxxqA5", "train-a-b-c8a5601"])
+def test_command_is_on_one_line(job: str) -> None:
     dumps = [dump(1, 0, 2, waits=False), dump(0, 1, 3, waits=True)]
-    store = hung(dumps, submission_id="raysubmit_Ny9vBxxqA5")
-    assert "    cockpit stop raysubmit_Ny9vBxxqA5" in lines(judged(store), width=60)
+    store = hung(dumps, submission_id=job)
+    assert f"    cockpit stop {job}" in lines(judged(store), width=60)
 
 
 def test_evidence_has_the_node_and_process_of_the_cause() -> None:

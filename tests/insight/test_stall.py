@@ -139,8 +139,10 @@ def test_hang_that_the_ranks_explain_is_a_stall_before_the_reports_show_it() -> 
     )  # fmt: skip
     assert stall(training.run, dumped_s + 1) == Stall(training.clock, 20.0)
     assert stalls(training.run, dumped_s + 1) == [(training.clock, dumped_s + 1)]
-    [status, *_] = run_lines(training.run, dumped_s + 1)
+    status, _, hang, *_ = run_lines(training.run, dumped_s + 1)
     assert "STALLED for 32.0 s" in status
+    assert hang.startswith("Rank 1 never called all_reduce #3")
+    assert hang.endswith(" See: cockpit hang")
     found = goodput(training.run, dumped_s + 1)
     assert found is not None
     assert found.lost_s["stalled"] == pytest.approx(32)

@@ -98,6 +98,7 @@ def run_lines(run: RunView, now_s: float) -> Iterator[str]:
     if stalled is not None:
         bound = format.duration(stalled.bound_s)
         yield f"No step, report or checkpoint since then: longer than its pace explains ({bound})"
+        yield from _hang(run, now_s)
     if run.message:
         yield f"Message: {run.message}"
     ended = [run.attempts[number].reason for number in sorted(run.attempts)[:-1]]
@@ -110,6 +111,14 @@ def run_lines(run: RunView, now_s: float) -> Iterator[str]:
         yield f"Reported: {', '.join(reported[:REPORTED_SHOWN])}{rest}"
     if run.checkpoint is not None:
         yield f"Checkpoint: {_checkpoint(run.checkpoint, run.checkpoint_s, now_s)}"
+
+
+def _hang(run: RunView, now_s: float) -> Iterator[str]:
+    from cockpit.insight.hang.verdict import verdict
+
+    found = verdict(run, now_s)
+    if found is not None and found.is_late:
+        yield f"{found.sentence} See: cockpit hang"
 
 
 def _checkpoint(checkpoint: Checkpoint, at_s: float | None, now_s: float) -> str:
@@ -127,7 +136,7 @@ def _size(size_bytes: int) -> str:
     for unit, of_bytes in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if size_bytes >= of_bytes:
             return f"{size_bytes / of_bytes:.1f} {unit}"
-    return f"{size_bytes / 1e3:.1f} kB"
+    return f"{size_bytes / 1e3:.1f} kB" if size_bytes >= 1e3 else f"{size_bytes} B"
 
 
 def reported_rows(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         print_causes(name, causes)
     if stuck is not None and args.output == "table":
-        print(f"\nIt hangs now: {stuck.sentence}\nSee: cockpit hang")
+        print(f"\nThe run hangs now: {stuck.sentence}\nSee: cockpit hang")
     return 1 if args.fail and causes else int(ExitCode.DONE)
 
 

@@ -33,6 +33,8 @@ def changes(store: Store, run: RunView, found: Verdict) -> list[str]:
 
 def _all(store: Store, run: RunView) -> Iterator[tuple[float, str]]:
     for notice in store.notices:
+        if notice.kind == "Recording":  # cockpit's own
+            continue
         yield notice.at_s, f"{notice.kind} {notice.name}: {notice.reason}: {notice.message}"
     for drill in store.drills:
         yield drill.injected_s, f"drill {drill.fault} on {drill.target}"

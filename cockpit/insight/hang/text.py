@@ -68,7 +68,9 @@ def _wrapped(text: Iterable[str], width: int) -> list[str]:
         indent = line[: len(line) - len(line.lstrip())]
         following = f"{indent}  " if indent else ""
         kept = _COMMAND.sub(lambda found: found[0].replace(" ", _NO_BREAK), line)
-        parts = textwrap.wrap(kept, width, subsequent_indent=following) or [""]
+        parts = textwrap.wrap(kept, width, subsequent_indent=following, break_on_hyphens=False) or [
+            ""
+        ]
         wrapped += [part.replace(_NO_BREAK, " ") for part in parts]
     return wrapped
 
