@@ -37,7 +37,7 @@ class Merge:
         self._tails: dict[int, deque[str]] = {}
         """The last lines of logs without their statistics, until their number is known."""
         self._begun: set[int] = set()
-        """Logs of which the last lines were taken from `_tails`."""
+        """Logs that have had their last lines: every later line is shown."""
         self._filters: list[StatisticsFilter | None] = []
         """None for logs without statistics. A pattern is searched in statistics as well."""
 
