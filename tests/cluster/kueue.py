@@ -17,7 +17,7 @@ import yaml
 
 from tests.cluster.build import program
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.queue_crds import module
+from tests.cluster.module_crds import module
 
 NAMESPACE = "kueue-system"
 WEBHOOKS, VISIBILITY, PROBES, METRICS = 9443, 8082, 8081, 8083

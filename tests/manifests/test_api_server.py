@@ -12,7 +12,7 @@ from urllib.error import HTTPError
 import pytest
 
 from tests.cluster.crds import real
-from tests.cluster.queue_crds import rayservices_and_cronjobs
+from tests.cluster.module_crds import monitors_and_rules, rayservices_and_cronjobs
 from tests.cluster.testbed import Testbed
 from tests.manifests.kustomize import (
     FOLDER,
@@ -47,26 +47,25 @@ NO_NAMESPACE = {
     "PriorityClass",
     "StorageClass",
 }
-NOT_INSTALLED = {"PodMonitor", "PrometheusRule", "ServiceMonitor"}
-"""Of the Prometheus operator."""
 
 
 @pytest.fixture(scope="module")
 def served(control_plane: Testbed) -> Iterator[Testbed]:
-    """The API server, with the real definitions of KubeRay."""
+    """The API server, with the real definitions of KubeRay and of the Prometheus operator."""
     folder = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    made = []
-    for definition in (*real(), *rayservices_and_cronjobs()):
-        name = f"{definition['spec']['names']['plural']}.{GROUP}"
-        definition["metadata"]["name"] = name
+    definitions = [*real(), *rayservices_and_cronjobs()]
+    for definition in definitions:
+        definition["metadata"]["name"] = f"{definition['spec']['names']['plural']}.{GROUP}"
         definition["spec"]["group"] = GROUP
+    definitions += monitors_and_rules()
+    for definition in definitions:
         control_plane.plane.ask("POST", folder, definition)
-        made.append(name)
-    for name in made:
-        control_plane.plane.wait_for(f"/apis/{GROUP}/v1/{name.partition('.')[0]}")
+    for definition in definitions:
+        spec = definition["spec"]
+        control_plane.plane.wait_for(f"/apis/{spec['group']}/v1/{spec['names']['plural']}")
     yield control_plane
-    for name in made:
-        control_plane.plane.ask("DELETE", f"{folder}/{name}")
+    for definition in definitions:
+        control_plane.plane.ask("DELETE", f"{folder}/{definition['metadata']['name']}")
 
 
 def in_namespace(objects: tuple[Object, ...], namespace: str) -> tuple[Object, ...]:
@@ -102,8 +101,7 @@ def applied(testbed: Testbed, objects: tuple[Object, ...]) -> Iterator[None]:
     """Apply the objects; delete those without a namespace at the end."""
     try:
         for each in objects:
-            if each["kind"] not in NOT_INSTALLED:
-                assert apply(testbed, each)["metadata"]["name"] == name_of(each)
+            assert apply(testbed, each)["metadata"]["name"] == name_of(each)
         yield
     finally:
         for each in objects:

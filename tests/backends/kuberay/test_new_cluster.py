@@ -21,7 +21,7 @@ from tests.backends.kuberay.queue_objects import (
     volcano_queue,
 )
 from tests.backends.kuberay.test_queue_watch import installed, make
-from tests.cluster import queue_crds
+from tests.cluster import module_crds
 from tests.cluster.raycluster import Group
 from tests.cluster.testbed import Testbed
 
@@ -32,7 +32,7 @@ GROUP = Group(replicas=2, gpus=4)
 
 @pytest.fixture(scope="module")
 def queues(control_plane: Testbed) -> Iterator[None]:
-    yield from installed(control_plane, [*queue_crds.kueue(), *queue_crds.volcano()])
+    yield from installed(control_plane, [*module_crds.kueue(), *module_crds.volcano()])
 
 
 async def read(place: Place, spec: RayJobSpec = JOB, **who: Any) -> NewCluster:

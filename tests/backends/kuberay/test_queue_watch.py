@@ -31,7 +31,7 @@ from tests.backends.kuberay.queue_objects import (
     volcano_queue,
     workload,
 )
-from tests.cluster import queue_crds
+from tests.cluster import module_crds
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.testbed import Testbed
 
@@ -65,12 +65,12 @@ def _all_crds(plane: ControlPlane) -> list[str]:
 
 @pytest.fixture(scope="module")
 def kueue(control_plane: Testbed) -> Iterator[None]:
-    yield from installed(control_plane, queue_crds.kueue())
+    yield from installed(control_plane, module_crds.kueue())
 
 
 @pytest.fixture(scope="module")
 def volcano(control_plane: Testbed) -> Iterator[None]:
-    yield from installed(control_plane, queue_crds.volcano())
+    yield from installed(control_plane, module_crds.volcano())
 
 
 def make(place: Place, plural: str, body: dict[str, Any]) -> str:

@@ -1,4 +1,6 @@
-"""Custom resource definitions of Kueue, Volcano and KubeRay, from their Go modules."""
+"""Custom resource definitions of Kueue, Volcano, KubeRay and the Prometheus operator, from their Go
+modules.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from tests.cluster.build import MODULES
 
 KUEUE = "sigs.k8s.io/kueue"
 VOLCANO = "volcano.sh/volcano"
+PROMETHEUS_OPERATOR = "github.com/prometheus-operator/prometheus-operator"
 KUBERAY = "github.com/ray-project/kuberay/ray-operator"
 _FILES = ("workloads", "localqueues", "clusterqueues")
 NEWER = "v1beta2"
@@ -60,6 +63,13 @@ def rayservices_and_cronjobs() -> list[dict[str, Any]]:
     """Kinds of KubeRay whose definitions are not among those of `crds`."""
     folder = module(KUBERAY, "crds") / "config/crd/bases"
     return [_read(folder / f"ray.io_{name}.yaml") for name in ("rayservices", "raycronjobs")]
+
+
+def monitors_and_rules() -> list[dict[str, Any]]:
+    """The kinds of the Prometheus operator that the manifests use."""
+    folder = module(PROMETHEUS_OPERATOR, "crds") / "example/prometheus-operator-crd"
+    names = ("podmonitors", "prometheusrules", "servicemonitors")
+    return [_read(folder / f"monitoring.coreos.com_{name}.yaml") for name in names]
 
 
 def _read(path: Path) -> dict[str, Any]:
