@@ -24,6 +24,7 @@ from cockpit.model.run import Job, RankSample
 from cockpit.store.store import SourceState
 from cockpit.tui.commands import commands
 from cockpit.tui.keys import KEYS, VIEWS
+from tests.page import unmarked_commands
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
@@ -177,18 +178,38 @@ def test_every_number_of_a_kill_is_documented() -> None:
     assert as_row(Recovery(drill)).keys() <= named
 
 
-_SHELL = re.compile(r"(<!-- Needs a cloud.*?-->\n)? *```sh\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+ELSEWHERE = {
+    "cockpit -n ml --cluster demo": "tests/tui/test_app_kubernetes.py",
+    "cockpit preflight --network": "tests/preflight/test_on_kubernetes.py",
+    "cockpit preflight checkpointed": "tests/preflight/test_bucket.py",
+    "cockpit launch checkpointed": "tests/training/test_jobs_on_s3.py",
+    "cockpit up --on kubernetes": "tests/manifests/test_kubectl.py",
+    "cockpit config rules": "tests/alerts/test_prometheus_rules.py",
+}
+"""The tests of commands that no test reads from their page, by the beginning of the command."""
+
+
+@pytest.mark.parametrize("name", ["kubernetes.md", "monitoring.md", "drills.md"])
+def test_each_command_on_kubernetes_is_run_by_a_test_or_marked(name: str) -> None:
+    """Those of kubectl are run from the page by test_kubectl.py, the README's by test_road.py."""
+    page = ROOT / "docs" / name
+    road = [words[1:] for words in unmarked_commands((ROOT / "README.md").read_text())]
+    for words in unmarked_commands(page.read_text()):
+        line = shlex.join(words)
+        if name == "drills.md" and words[0] != "kubectl":
+            continue  # of any cluster
+        if words[0] != "kubectl" and words[1:] not in road:
+            [test] = [test for start, test in ELSEWHERE.items() if line.startswith(start)]
+            assert (ROOT / test).exists(), test
 
 
 def test_each_command_for_a_kubernetes_cluster_is_run_or_marked_as_needing_a_cloud(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    blocks = _SHELL.findall((ROOT / "docs/kubernetes-clusters.md").read_text())
-    commands = [line for mark, block in blocks if not mark for line in block.splitlines()]
+    commands = unmarked_commands((ROOT / "docs/kubernetes-clusters.md").read_text())
     assert len(commands) == 5, "one for each kind of cluster"
-    for command in commands:
-        program, *words = shlex.split(command)
-        assert (program, words[0]) == ("cockpit", "up"), f"{command}: not run by this test"
+    for program, *words in commands:
+        assert (program, words[0]) == ("cockpit", "up"), f"{words}: not run by this test"
         assert main([*words, "--dry-run", "-o", "yaml"]) == 0, capsys.readouterr().err
         made = {each["kind"]: each for each in yaml.safe_load_all(capsys.readouterr().out)}
         head = made["RayCluster"]["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]

@@ -84,6 +84,7 @@ NIGHTLY = (
         "github.com/prometheus/prometheus/cmd/prometheus",
         tags="remove_all_sd,enable_kubernetes_sd",
     ),
+    Program("kubectl", "kubectl", ".", _KUBERNETES_FLAGS),
 )
 """What only nightly tests start. `COMMAND --nightly` builds them."""
 
