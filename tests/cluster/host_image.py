@@ -29,8 +29,12 @@ _TRAINING = Path(__file__).parents[2] / "training"
 
 
 def host_folders() -> list[str]:
-    """The host directories that this Python needs; none is inside another."""
-    wanted = [*_HOST_FOLDERS, os.path.realpath(sys.base_prefix), sys.base_prefix, sys.prefix]
+    """The host directories that this Python needs; none is inside another.
+
+    A link to a virtual environment needs its target too: its programs name their interpreter there.
+    """
+    own = (sys.base_prefix, sys.prefix)
+    wanted = [*_HOST_FOLDERS, *map(os.path.realpath, own), *own]
     chosen: list[str] = []
     for folder in dict.fromkeys(wanted):
         if Path(folder).is_dir() and not any(Path(folder).is_relative_to(one) for one in chosen):
