@@ -34,7 +34,7 @@ REPORT_POINTS = 2_000
 STATES_KEPT = 500
 PHASES_KEPT = 2_000
 CHECKPOINTS_KEPT = 1_000
-OLD_RANK_POINTS, OLD_RUN_POINTS, OLD_CHECKPOINTS = 120, 1_000, 100
+OLD_RANK_POINTS, OLD_RUN_POINTS, OLD_CHECKPOINTS = 60, 500, 20
 """The same of a run that is over, when several others have ended since: enough for its charts."""
 _NONE: dict[str, float] = {}
 
