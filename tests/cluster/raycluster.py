@@ -26,6 +26,8 @@ RAY_SETTINGS: Mapping[str, str] = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_STATE_TRACKING": "1",  # otherwise /api/train/v2/runs/v1 returns 500
 }
+HEAD_CPU = "500m"
+"""Ranks that train take all CPUs: with the weight of a worker, the head would hardly run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ def ray_pod_template(
     *,
     memory: str,
     cpus: int = 1,
+    requested_cpu: str = "100m",
     gpus: int = 0,
     storage: Path | None = None,
     settings: Mapping[str, str] | None = None,
@@ -93,10 +96,11 @@ def ray_pod_template(
 ) -> dict[str, Any]:
     """A pod with one container for Ray. `memory` is its limit, as Kubernetes writes it.
 
+    `requested_cpu` is its weight where CPUs are scarce.
     `simulated` is a pod for a simulated node, where nothing is mounted and nothing runs.
     """
     limits = {"cpu": str(cpus), "memory": memory}
-    requests = {"cpu": "100m", "memory": "256Mi"}
+    requests = {"cpu": requested_cpu, "memory": "256Mi"}
     if gpus:
         limits["nvidia.com/gpu"] = requests["nvidia.com/gpu"] = str(gpus)
     ray: dict[str, Any] = {
@@ -138,7 +142,7 @@ def ray_cluster(
                 "num-cpus": "0",
                 "object-store-memory": "200000000",
             },
-            "template": template("ray-head", memory="4Gi"),
+            "template": template("ray-head", memory="4Gi", requested_cpu=HEAD_CPU),
         },
         "workerGroupSpecs": [_group(group, template) for group in groups],
     }

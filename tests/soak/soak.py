@@ -62,6 +62,8 @@ INTERRUPTED_S = 60.0
 START_TIMEOUT_S = 240.0
 NO_RUN_S = 180.0
 """Without a run that makes steps for longer than this, something is broken."""
+FIRST_RUN_S = 600.0
+"""The time for the first run to start, before the faults."""
 RESUBMITS = 1_000
 USAGE_EVERY_S = 300.0
 MOST_DESCRIPTORS_MORE = 8
@@ -142,7 +144,7 @@ class Soak:
     def run(self) -> Result:
         self._began_s = self._ran_s = time.monotonic()
         self.log(f"{self.seconds:g} s with seed {self.result.seed}")
-        self.await_run()
+        self.await_run(FIRST_RUN_S)
         self.screen = Screen(
             self.disk,
             self._folder / "tmux",
@@ -244,9 +246,9 @@ class Soak:
         """Whether the last drill saw a run that makes steps at its end."""
         return bool(self.result.drills) and self.result.drills[-1].verdict == Verdict.PASSED.value
 
-    def await_run(self) -> bool:
+    def await_run(self, timeout_s: float = NO_RUN_S) -> bool:
         """Wait for a run that makes steps; launch one if no launch continues. False: timeout."""
-        deadline = time.monotonic() + NO_RUN_S
+        deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             status = self.asked("status") or {}
             run = status.get("run") or {}
