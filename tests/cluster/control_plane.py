@@ -56,6 +56,7 @@ class ControlPlane:
         plane._write_files()
         plane.start_etcd()
         plane.start_api_server(*(plane._aggregation() if aggregated else ()))
+        plane.wait_for("/readyz")  # the controllers end if they wait for it for more than 25 s
         plane._start_others()
         plane.wait_until_ready()
         return plane
