@@ -134,6 +134,7 @@ NOT_PROSE = {
     "alerts/prometheus_rules.py",  # durations of PromQL
     "alerts/rule_file.py",
     "sources/prometheus/history.py",
+    "sources/prometheus/past_alerts.py",
     "backends/kuberay/resources/describe.py",  # ages as `kubectl describe` prints them
     "tui/widgets/chart/axis.py",  # labels of ticks, as narrow as possible
     "drills/faults/network.py",  # a parameter in ms, in its own unit

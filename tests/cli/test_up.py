@@ -485,7 +485,7 @@ def test_place_is_required_and_flags_may_not_contradict_it(
     verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main([verb]) == 2
-    assert "--on kubernetes, --on local or --on hosts FILE" in capsys.readouterr().err
+    assert "--on local, --on hosts FILE or --on lambda FILE" in capsys.readouterr().err
     assert cli.main([verb, "--on", "local", "--context", "lab"]) == 2
     assert "contradict each other" in capsys.readouterr().err
 

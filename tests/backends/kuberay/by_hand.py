@@ -159,7 +159,24 @@ class Place:
             "subjects": [{"kind": "User", "name": unique, "apiGroup": rbac}],
         }
         self.ask("POST", f"{path}bindings", binding)
+        if rules:
+            self.wait(lambda: self._is_granted(unique, rules[-1]), f"rights of {unique} in force")
         return self.testbed.plane.user_kubeconfig(unique)
+
+    def _is_granted(self, user: str, rule: dict[str, list[str]]) -> bool:
+        """Return whether the API server's authorizer, which watches the roles, knows this one."""
+        resource, _, part = rule["resources"][0].partition("/")
+        asked = {
+            "namespace": self.namespace,
+            "verb": rule["verbs"][0],
+            "group": rule["apiGroups"][0],
+            "resource": resource,
+            "subresource": part,
+            "name": rule.get("resourceNames", [""])[0],
+        }
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        review = {"spec": {"user": user, "resourceAttributes": asked}}
+        return bool(self.ask("POST", path, review)["status"]["allowed"])
 
     def ready_cluster(self, workers: int = 1, **spec: Any) -> None:
         """`demo` with a head and some workers, all ready."""

@@ -273,7 +273,8 @@ async def test_many_pods_come_page_by_page(place: Place) -> None:
     async with place.backend() as backend:
         part = await seen(backend, PodsListed)
         whole = await seen(backend, PodsListed, lambda event: not event.more)
-    assert (part.more, len(part.pods)) == (True, 250)
+    assert part.more
+    assert len(part.pods) >= 250  # the second page may have come before the event was sent
     assert len(whole.pods) == 260
 
 
