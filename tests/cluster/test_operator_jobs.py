@@ -329,7 +329,7 @@ async def test_a_kill_is_measured_to_the_first_step_on_the_cluster_of_the_retry(
             lambda store: "ab12" in store.runs and bool(store.runs["ab12"].step), 30
         )
         assert session.wait(lambda store: any(pod.ready for pod in store.pods.values()), 30)
-        return kill(session, DrillActions(session), plan_kill(session.store, "0", 0.0, 60.0))
+        return kill(session, DrillActions(session), plan_kill(session.store, "0", 0.0, 240.0))
 
     with session_on(KubeRayBackend(Credentials(context), ref)) as session:
         measuring = asyncio.create_task(asyncio.to_thread(kill_rank, session))
@@ -347,7 +347,7 @@ async def test_a_kill_is_measured_to_the_first_step_on_the_cluster_of_the_retry(
             "b" * 56,
             telemetry(second["jobId"], address, 2, range(15, 31), time.time()),
         )
-        measured = await asyncio.wait_for(measuring, 60)
+        measured = await asyncio.wait_for(measuring, 300)
         assert session.backend.ref.name == second["rayClusterName"] != first["rayClusterName"]
         reasons = [notice.reason for notice in session.store.notices]
     assert "NewCluster" in reasons
