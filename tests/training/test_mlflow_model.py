@@ -83,6 +83,7 @@ assert "code" in training.__file__, training.__file__
 """
 
 
+@pytest.mark.slow
 def test_best_checkpoint_is_a_model_version_with_signature_that_serve_loads_and_follows(
     server: MlflowServer,
     tmp_path: Path,
@@ -192,6 +193,7 @@ def test_missing_model_version_is_reported_with_the_message_of_the_server() -> N
         Registered("models:/nothing@best").newest(CPU)
 
 
+@pytest.mark.slow
 def test_server_that_fails_costs_one_line_and_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

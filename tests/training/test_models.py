@@ -303,7 +303,10 @@ def test_counting_flops_changes_nothing() -> None:
     assert torch.equal(torch.get_rng_state(), generator)
 
 
-@pytest.mark.parametrize("name", ["convnet", "simple_cnn", "mlp", "resnet18", "vit"])
+@pytest.mark.parametrize(
+    "name",
+    ["convnet", "simple_cnn", "mlp", pytest.param("resnet18", marks=pytest.mark.slow), "vit"],
+)
 def test_a_model_of_images_learns_a_batch_of_them(name: str) -> None:
     torch.manual_seed(0)
     data = synthetic.images((1, 8, 8), 3, 16)
@@ -316,6 +319,7 @@ def test_a_model_of_images_learns_a_batch_of_them(name: str) -> None:
     assert losses[-1] < 0.3 * math.log(3)
 
 
+@pytest.mark.slow
 def test_gpt_learns_all_that_can_be_known_of_synthetic_tokens() -> None:
     """Its loss approaches the chain's entropy, and on unseen tokens is not below it."""
     torch.manual_seed(0)

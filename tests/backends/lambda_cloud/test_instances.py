@@ -137,6 +137,7 @@ def killed(lambda_cloud: LambdaCloud) -> Callable[[Cloud, int, str], None]:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("number", range(len(CHANGES)))
 def test_up_goes_on_after_a_kill_at_any_change(
@@ -157,6 +158,7 @@ def test_up_goes_on_after_a_kill_at_any_change(
     assert_nothing_left(lambda_cloud)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("number", range(len(CHANGES)))
 def test_down_cleans_up_after_a_kill_at_any_change(
