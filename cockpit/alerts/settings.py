@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta, Struct, field
 
+from cockpit.config.file import Configuration
 from cockpit.insight.detectors import thresholds
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics import prices
@@ -59,6 +60,11 @@ class AlertSettings(Struct, frozen=True):
     limits: Thresholds = field(default_factory=Thresholds)
     hooks: tuple[Hook, ...] = ()
     prices: Prices = field(default_factory=Prices)
+
+
+def configured(given: Configuration) -> AlertSettings:
+    """The settings of a whole configuration. Raises UsageError as `parse` does."""
+    return parse(given.tables.get("alerts", {}), given.hooks, given.tables.get("cost", {}))
 
 
 def parse(

@@ -5,6 +5,11 @@ from __future__ import annotations
 from msgspec import Struct
 
 
+def serve_key(app: str, deployment: str) -> str:
+    """Identifies a deployment: the names of deployments are unique within an application."""
+    return f"{app}/{deployment}"
+
+
 class Replica(Struct, frozen=True):
     """One actor of a deployment."""
 
@@ -36,7 +41,7 @@ class Deployment(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        return f"{self.app}/{self.name}"
+        return serve_key(self.app, self.name)
 
     @property
     def running(self) -> int:
@@ -52,3 +57,7 @@ class ServeLoad(Struct, frozen=True):
     errors_per_s: float | None = None
     p50_s: float | None = None
     p99_s: float | None = None
+
+    @property
+    def key(self) -> str:
+        return serve_key(self.app, self.deployment)

@@ -127,11 +127,7 @@ def monitored_session_on(cluster: Backend, *, record: str | None = None) -> Moni
         cluster,
         sources,
         recording=_run_recorders(library, configured.tables.get("recorder", {}), report, record),
-        alerts=alert_settings.parse(
-            configured.tables.get("alerts", {}),
-            configured.hooks,
-            configured.tables.get("cost", {}),
-        ),
+        alerts=alert_settings.configured(configured),
         past=library.summaries,
         pace=pace,
         listeners=(telemetry_runs.on_event,),

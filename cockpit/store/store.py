@@ -277,7 +277,7 @@ class Store(Struct):
             case ServeListed():
                 self.deployments = {found.key: found for found in event.deployments}
             case ServeMeasured():
-                self.serve_loads = {f"{load.app}/{load.deployment}": load for load in event.loads}
+                self.serve_loads = {load.key: load for load in event.loads}
             case AlertRaised():
                 self.alerts.setdefault(event.alert.id, AlertView(event.alert)).alert = event.alert
             case AlertCleared():

@@ -50,13 +50,17 @@ def stop(args: argparse.Namespace) -> int:
 
 
 def described(args: argparse.Namespace) -> Hosts:
-    file = args.file or args.where.hosts
-    if not file:
-        raise UsageError(
-            f"cockpit {args.verb} --on hosts needs a file that describes them.",
-            todo=f"For example: cockpit {args.verb} --on hosts hosts.toml",
-        )
-    return description.read(file)
+    return description.read(file_of(args, "hosts", "them", "hosts.toml"))
+
+
+def file_of(args: argparse.Namespace, place: str, what: str, example: str) -> str:
+    """The file that describes `what`. Raises UsageError if there is none."""
+    if file := args.file or args.where.hosts:
+        return str(file)
+    raise UsageError(
+        f"cockpit {args.verb} --on {place} needs a file that describes {what}.",
+        todo=f"For example: cockpit {args.verb} --on {place} {example}",
+    )
 
 
 def _ref(hosts: Hosts) -> ClusterRef:

@@ -15,6 +15,7 @@ from cockpit.backends.lambda_cloud.description import Cloud
 from cockpit.backends.lambda_cloud.instances import Removed
 from cockpit.backends.lambda_cloud.plan import Plan, money
 from cockpit.backends.lambda_cloud.state import State, Store
+from cockpit.cli.cluster.hosts import file_of
 from cockpit.cli.options import confirm
 from cockpit.cli.output import tables
 from cockpit.cli.output.streams import log
@@ -162,13 +163,7 @@ def status(args: argparse.Namespace) -> int:
 
 
 def _described(args: argparse.Namespace) -> Cloud:
-    file = args.file or args.where.hosts
-    if not file:
-        raise UsageError(
-            f"cockpit {args.verb} --on lambda needs a file that describes the cluster.",
-            todo=f"For example: cockpit {args.verb} --on lambda cluster.toml",
-        )
-    return description.read(file)
+    return description.read(file_of(args, "lambda", "the cluster", "cluster.toml"))
 
 
 def _planned(cloud: Cloud) -> Plan:

@@ -7,8 +7,8 @@ A single query has no history: it prints every finding, without the delay after 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cockpit import format
 from cockpit.cli.options import connect
@@ -50,12 +50,10 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from cockpit.alerts.settings import parse
+    from cockpit.alerts.settings import configured
     from cockpit.config import file
 
-    configured = file.read()
-    given = configured.tables
-    settings = parse(given.get("alerts", {}), configured.hooks, given.get("cost", {}))
+    settings = configured(file.read())
     with connect.session(args, sources=("telemetry", "ray", "deaths")) as session:
         connect.wait_for(session, SOURCES)
         _require_telemetry(session)
@@ -152,7 +150,6 @@ def _parts(parts: tuple[tuple[str, float], ...]) -> str:
 
 
 def _watch(args: argparse.Namespace, session: connect.Session, settings: AlertSettings) -> int:
-    from cockpit.alerts.monitor import CHECK_EVERY_S, AlertMonitor
     from cockpit.insight.detectors.hysteresis import is_at_least
     from cockpit.model.alert import Severity
     from cockpit.model.event import AlertCleared, AlertRaised, Notice
@@ -179,10 +176,23 @@ def _watch(args: argparse.Namespace, session: connect.Session, settings: AlertSe
                 indent=None,
             )
 
-    watch = AlertMonitor(emit, lambda: session.store, settings, _recorded, session.clock)
+    follow(session, settings, emit)
+
+
+def follow(
+    session: connect.Session,
+    settings: AlertSettings,
+    emit: Callable[[Event], None],
+    on_interval: Callable[[], None] = lambda: None,
+) -> NoReturn:
+    """Check the alerts until interrupted; `on_interval` is called before each check."""
+    from cockpit.alerts.monitor import CHECK_EVERY_S, AlertMonitor
+
+    monitor = AlertMonitor(emit, lambda: session.store, settings, _recorded, session.clock)
     try:
         while True:
             session.wait(lambda store: False, CHECK_EVERY_S)
-            watch.check(session.clock())
+            on_interval()
+            monitor.check(session.clock())
     finally:
-        watch.close()
+        monitor.close()

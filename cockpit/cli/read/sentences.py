@@ -68,10 +68,9 @@ class Sentences:
 
 def follow(session: connect.Session, run_name: str, every_s: float) -> None:
     """Print until interrupted."""
-    from cockpit.alerts.monitor import CHECK_EVERY_S, AlertMonitor
-    from cockpit.alerts.settings import parse
-    from cockpit.config import file, paths
-    from cockpit.recorder.reading.library import Library
+    from cockpit.alerts.settings import configured
+    from cockpit.cli.read import alerts
+    from cockpit.config import file
 
     sentences = Sentences(every_s)
 
@@ -79,19 +78,11 @@ def follow(session: connect.Session, run_name: str, every_s: float) -> None:
         session.dispatch(event)
         _print(sentences.alert(event), session.clock())
 
-    configured = file.read()
-    tables = configured.tables
-    settings = parse(tables.get("alerts", {}), configured.hooks, tables.get("cost", {}))
-    recorded = Library(paths.state_dir()).summaries
-    monitor = AlertMonitor(emit, lambda: session.store, settings, recorded, session.clock)
-    try:
-        while True:
-            session.wait(lambda store: False, CHECK_EVERY_S)
-            for text in sentences.new(session.store, session.clock(), run_name):
-                _print(text, session.clock())
-            monitor.check(session.clock())
-    finally:
-        monitor.close()
+    def print_new() -> None:
+        for text in sentences.new(session.store, session.clock(), run_name):
+            _print(text, session.clock())
+
+    alerts.follow(session, configured(file.read()), emit, print_new)
 
 
 def _print(text: str, now_s: float) -> None:

@@ -137,42 +137,37 @@ def killed(lambda_cloud: LambdaCloud) -> Callable[[Cloud, int, str], None]:
     return run
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("number", range(len(CHANGES)))
-def test_up_goes_on_after_a_kill_at_any_change(
+@pytest.fixture(params=[(at, when) for at in range(len(CHANGES)) for when in ("before", "after")])
+def unfinished(
+    request: pytest.FixtureRequest,
     lambda_cloud: LambdaCloud,
     tmp_path: Path,
     key: Path,
     killed: Callable[[Cloud, int, str], None],
-    number: int,
-    when: str,
-) -> None:
+) -> Cloud:
+    """A cluster whose `make` was killed at each change; the account's list lags."""
     cloud = described_in(tmp_path, key, RULES)
     lambda_cloud.lag = 1
-    killed(cloud, number, when)
-    found, _ = make(cloud)
+    killed(cloud, *request.param)
+    return cloud
+
+
+@pytest.mark.slow
+def test_up_goes_on_after_a_kill_at_any_change(
+    lambda_cloud: LambdaCloud, unfinished: Cloud
+) -> None:
+    found, _ = make(unfinished)
     assert len(found) == len(lambda_cloud.alive) == 3
     assert (len(lambda_cloud.keys), len(lambda_cloud.rulesets)) == (1, 1)
-    end(cloud)
+    end(unfinished)
     assert_nothing_left(lambda_cloud)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("number", range(len(CHANGES)))
 def test_down_cleans_up_after_a_kill_at_any_change(
-    lambda_cloud: LambdaCloud,
-    tmp_path: Path,
-    key: Path,
-    killed: Callable[[Cloud, int, str], None],
-    number: int,
-    when: str,
+    lambda_cloud: LambdaCloud, unfinished: Cloud
 ) -> None:
-    cloud = described_in(tmp_path, key, RULES)
-    lambda_cloud.lag = 1
-    killed(cloud, number, when)
-    end(cloud)
+    end(unfinished)
     assert_nothing_left(lambda_cloud)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import shutil
@@ -44,7 +45,7 @@ def start(place: Place, request: dict[str, Any]) -> None:
         if living := [record["pod"]["name"] for record in records if lives(record)]:
             raise UsageError(f"A host has one Ray node, and {living[0]} runs.")
         for record in records:
-            end(lambda record=record: place.processes(record))  # type: ignore[misc]
+            end(functools.partial(place.processes, record))
             remove_pod(place, record, files=time.time() - ended_s(record) > FAILED_SHOWN_S)
         write_token(place)
         script = place.root / "agent.py"
