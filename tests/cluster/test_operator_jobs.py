@@ -63,8 +63,12 @@ class FakeDashboard:
             def do_GET(self) -> None:
                 path, _, query = self.path.partition("?")
                 name = path.rsplit("/", 1)[1]
+                asked = parse_qs(query).get("node_id", [dashboard.head])
+                if asked != [dashboard.head]:  # as Ray answers for a node of another cluster
+                    self._answer(500, f"Agent for node id: {asked[0]} doesn't exist.")
+                    return
                 if not (path.startswith("/api/jobs/") and name):
-                    self._answer(200, dashboard.of_ray(path, query))
+                    self._answer(200, dashboard.of_ray(path))
                     return
                 found = name in dashboard.jobs
                 self._answer(200 if found else 404, dashboard.outcome_of(name) if found else {})
@@ -95,10 +99,10 @@ class FakeDashboard:
         failed = {"status": "FAILED", "message": "exit 1"} if job_id in self.failed else {}
         return self.outcome | failed
 
-    def of_ray(self, path: str, query: str) -> Object | str:
+    def of_ray(self, path: str) -> str:
         """What cockpit asks for besides one job."""
         if path in ("/api/v0/logs/stream", "/api/v0/logs/file"):
-            return self.stream if parse_qs(query)["node_id"] == [self.head] else ""
+            return self.stream
         files = ["cockpit/telemetry-01000000.jsonl"] if self.stream else []
         listed = [job(one, self.outcome_of(one)["status"]) for one in list(self.jobs)[-1:]]
         found = {

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -172,6 +172,7 @@ def drive(
 ) -> Outcome:
     """Run a driver to its end, or kill it `until` so; `watch` sees the stream grow."""
     before = cluster.streams()
+    reader = Reader()
     log = cluster.directory / f"{len(before)}.log"
     process = subprocess.Popen(
         [sys.executable, *argv],
@@ -184,7 +185,7 @@ def drive(
     try:
         while process.poll() is None:
             assert time.monotonic() < deadline, _unfinished(log.read_text(), limit_s)
-            records = read(cluster.streams() - before)
+            records = reader.read(cluster.streams() - before)
             watch(records)
             if until(records):
                 break
@@ -192,7 +193,7 @@ def drive(
     finally:
         process.kill()
         process.wait()
-    return Outcome(process.returncode, log.read_text(), read(cluster.streams() - before))
+    return Outcome(process.returncode, log.read_text(), reader.read(cluster.streams() - before))
 
 
 def _unfinished(output: str, limit_s: float) -> str:
@@ -213,14 +214,25 @@ def drive_each(cluster: Cluster, programs: Mapping[str, list[str]]) -> Outcome:
     return outcome
 
 
-def read(streams: set[Path]) -> list[Record]:
-    found: list[Record] = []
-    for stream in streams:
-        for line in stream.read_text().splitlines():
-            try:
-                record = decode(line)
-            except WireError:
-                continue  # the line that is being written
-            if record is not None:
-                found.append(record)
-    return found
+class Reader:
+    """Decodes each line of the streams once, however often they are read."""
+
+    def __init__(self) -> None:
+        self._ends = dict[Path, int]()
+        self._records = dict[Path, list[Record]]()
+
+    def read(self, streams: set[Path]) -> list[Record]:
+        """Return all records so far, without the line that is being written."""
+        for stream in streams:
+            with stream.open("rb") as file:
+                file.seek(self._ends.get(stream, 0))
+                whole, _, _ = file.read().rpartition(b"\n")
+            if not whole:
+                continue
+            self._ends[stream] = self._ends.get(stream, 0) + len(whole) + 1
+            found = self._records.setdefault(stream, [])
+            for line in whole.decode().split("\n"):
+                with suppress(WireError):
+                    if (record := decode(line)) is not None:
+                        found.append(record)
+        return [record for records in self._records.values() for record in records]
