@@ -39,7 +39,7 @@ _TOML = (
 _WORDS = tuple(sorted({word for day in DAYS for word in day.decode().split()}))
 
 
-@lanes(6_000)
+@lanes(4_500)
 def test_game_day_is_understood_or_a_usage_error(cases: int) -> None:
     def check(text: bytes) -> None:
         with suppress(CockpitError):
@@ -155,7 +155,7 @@ def _manifest(world_size: int = 2) -> dict[str, Any]:
     return whole
 
 
-@lanes(6_000)
+@lanes(4_500)
 def test_manifest_is_whole_or_damage(cases: int, tmp_path: Path) -> None:
     (tmp_path / "model.pt").write_bytes(b"model")
     second = Manifest(1, 2, 40, ()).encode()

@@ -35,7 +35,7 @@ def lines() -> list[Any]:
 LINES = broken(*lines()).map(lambda raw: json.dumps(raw, ensure_ascii=False))
 
 
-@lanes(15_000)
+@lanes(8_000)
 def test_line_is_an_error_or_a_clean_event(cases: int) -> None:
     def check(line: str) -> None:
         with suppress(CodecError):

@@ -29,7 +29,7 @@ HEALTHY = [
 LINES = broken(*HEALTHY).map(lambda raw: json.dumps(raw).encode())
 
 
-@lanes(12_000)
+@lanes(8_000)
 def test_line_is_skipped_or_a_clean_event_that_can_be_recorded(cases: int) -> None:
     def check(line: bytes) -> None:
         with suppress(wire.WireError):
@@ -76,7 +76,7 @@ def test_accepted_telemetry_lines_can_be_printed(cases: int) -> None:
     examine(broken(HEALTHY[:20], HEALTHY[20:40]), check, cases)
 
 
-@lanes(15_000)
+@lanes(10_000)
 def test_stream_is_read_on_past_broken_lines(cases: int) -> None:
     """Lines out of order, twice and torn, by one reader into one store."""
     count = cases * 250 if cases < 1000 else cases  # most of the time is in a few lines

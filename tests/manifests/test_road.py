@@ -29,7 +29,7 @@ from tests.sources.mlflow_server import need_mlflow
 from tests.sources.prometheus_server import need_prometheus
 
 ROOT = Path(__file__).parents[2]
-START_S, LEARN_S, END_S = 120.0, 240.0, 400.0
+START_S, LEARN_S, END_S = 300.0, 900.0, 600.0
 MODEL = "road-digits"
 EPOCHS = 40
 SHORT = (
