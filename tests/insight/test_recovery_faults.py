@@ -540,12 +540,19 @@ def test_the_loss_after_is_held_against_the_curve_before(
 
 
 @pytest.mark.parametrize(
-    ("after", "resumed_at", "expected"), [(1e-4, 0, False), (1e-4, 400, True), (0.5, 400, False)]
+    ("before", "after", "resumed_at", "expected"),
+    [
+        (1e-6, 1e-4, 1, False),
+        (1e-6, 1e-4, 401, True),
+        (1e-6, 1e-4, None, True),  # its first attempt failed before a step
+        (1e-6, 0.5, 401, False),
+        (0.0, 3.725e-9, 1, True),  # rounding
+    ],
 )
 def test_near_zero_the_loss_of_a_resumed_run_may_be_a_multiple(
-    after: float, resumed_at: int, expected: bool
+    before: float, after: float, resumed_at: int | None, expected: bool
 ) -> None:
-    incident = Incident(loss=lambda attempt, step: 1e-6 if attempt == 1 else after)
+    incident = Incident(loss=lambda attempt, step: before if attempt == 1 else after)
     drill = killed_pod(incident)
     incident.store.runs[RUN].attempts[1].first_step = resumed_at
     found = recovery(incident.store, drill).continuity

@@ -6,7 +6,8 @@
     spread      1.4826 MAD of those 20
     continuous  both are finite, and after <= before + max(4 spread, 10 % of |before|, 5 % of what
                 the loss had fallen: |first - before|, first: the highest of the run's first 5, or 1
-                for a run that resumed another one, which had those)
+                for a run that resumed another one, which had those; 1e-6: float32's rounding of a
+                cross-entropy, which is 0 at one step and 4e-9 at the next)
 
 Repeated steps are compared with their first execution: early in a run the loss falls so fast that
 going back by some steps is a rise. Near its end it is small and its noise is skewed, so the
@@ -33,6 +34,7 @@ FIRST = 5
 SIGMAS = 4.0
 RISE_PERCENT = 10.0
 FALLEN_PERCENT = 5.0
+ROUNDING = 1e-6
 RESUMED = 1.0
 """Where the loss of a run began that was resumed as another run, such as after the loss of a head:
 it is not known, and near zero the noise of the loss is a multiple of it.
@@ -73,6 +75,7 @@ def continuity(
         SIGMAS * varied,
         abs(before) * RISE_PERCENT / 100.0,
         abs(_first(run) - before) * FALLEN_PERCENT / 100.0,
+        ROUNDING,
     )
     return Continuity(before, after, varied, bool(after <= before + limit))
 
@@ -83,7 +86,9 @@ def losses_known(run: RunView) -> int:
 
 
 def _first(run: RunView) -> float:
-    if run.attempts and (run.attempts[min(run.attempts)].first_step or 0) > 0:
+    # An attempt that failed before its first step does not tell where the run began.
+    begun = [run.attempts[number].first_step for number in sorted(run.attempts)]
+    if next((step for step in begun if step is not None), 0) > 1:
         return RESUMED
     finite = [loss for loss in _series(run).values[:FIRST] if math.isfinite(loss)]
     return max(finite, default=0.0)
