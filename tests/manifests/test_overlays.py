@@ -220,6 +220,8 @@ def reaches(
         ((NAMESPACE, {}), ("kube-system", {}), 53, True),
         ((NAMESPACE, WORKER), ("", OUTSIDE), 443, True),  # object stores
         ((NAMESPACE, {}), ("", OUTSIDE), 6443, True),  # a pod of cockpit, to the API server
+        ((NAMESPACE, HEAD), ("", OUTSIDE), 8443, True),  # the autoscaler, to minikube's API server
+        ((NAMESPACE, HEAD), ("", OUTSIDE), 16443, True),  # the same on MicroK8s
         ((NAMESPACE, WORKER), ("", OUTSIDE), 22, False),
         ((NAMESPACE, WORKER), ("", OUTSIDE), 9000, True),  # an S3 server of the cluster
         ((NAMESPACE, WORKER), (NAMESPACE, MLFLOW), 5000, True),

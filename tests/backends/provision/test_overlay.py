@@ -165,6 +165,8 @@ def test_part_that_is_left_out_leaves_no_reference_to_it() -> None:
         (Wanted(size=0), "at least 1"),
         (Wanted(queue="a/b"), "names no queue"),
         (Wanted(image="x; rm -rf"), "not the name of an image"),
+        (Wanted(image="cockpit-train:0.1.0:x"), "not the name of an image"),
+        (Wanted(image="registry.example.com/Cockpit:0.1.0"), "not the name of an image"),
         (Wanted(without=frozenset(["pods"])), "no part 'pods'"),
         (Wanted(volume=Volume(nfs="server")), "not SERVER:/PATH"),
         (Wanted(volume=Volume(host_path="../etc")), "not an absolute path"),

@@ -38,11 +38,15 @@ SMALL = {"cpu": "400m", "memory": "1Gi"}
 ACCOUNT_OF_ROLES = "cockpit"
 """The account that the roles are bound to: without the roles it has no use."""
 LONGEST_NAME = 63
-_IMAGE = re.compile(r"[a-z0-9]([\w.:/-]{0,253}\w)?(@sha256:[0-9a-f]{64})?")
+_IMAGE = re.compile(
+    r"(?=.{1,255}(@|$))([a-zA-Z0-9][\w.-]*(:\d{1,5})?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*"
+    r"(:\w[\w.-]{0,127})?(@sha256:[0-9a-f]{64})?"
+)
+"""`[HOST[:PORT]/]NAME[:TAG][@DIGEST]`, as container runtimes parse it."""
 _S3 = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^\s?#@]*)?")
 _URL = re.compile(r"(https?)://(?:[\w.-]+|\[[0-9a-fA-F:]+\])(?::([0-9]{1,5}))?/?")
 _REGION = re.compile(r"[a-z0-9-]{1,40}")
-OPEN_PORTS = (443, 6443)
+OPEN_PORTS = (443, 6443, 8443, 16443)
 """Those that the network policies let all pods connect to."""
 _NFS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):(/[^\s:]*)")
 
