@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from cockpit.cli.recordings import report
 from cockpit.cli.recordings.record import Watch
+from cockpit.model.error import CockpitError
 from cockpit.model.event import RunSeen, SourceHealth
 from cockpit.model.run import RunState
 from cockpit.recorder.reading.library import Library
@@ -32,7 +34,15 @@ def test_a_run_that_is_recorded_to_its_end_leaves_no_recorder_and_no_followed_lo
 
     monkeypatch.setattr(session, "add", add)
     monkeypatch.setattr(session, "remove", followed.discard)
-    watch = Watch(session, "")
+
+    def added_to_mlflow(path: str) -> str:
+        assert Path(path).exists()
+        if path.endswith("run-1.cockpit"):
+            raise CockpitError("MLflow is away.", "It has no run of run-1.")
+        return f"Added report.html of {Path(path).stem}"
+
+    monkeypatch.setattr(report, "added_to_mlflow", added_to_mlflow)
+    watch = Watch(session, "", to_mlflow=True)
     health = SourceHealth(at_s=1.0, source="telemetry", ok=True)
     session.dispatch(health)
     for number in range(20):
@@ -55,5 +65,8 @@ def test_a_run_that_is_recorded_to_its_end_leaves_no_recorder_and_no_followed_lo
         watch._poll()
         assert not watch._begun
         assert not followed
-    assert capsys.readouterr().err.count("Done: ") == 20
+    log = capsys.readouterr().err
+    assert log.count("Done: ") == 20
+    assert log.count("Added report.html of run-") == 19
+    assert "The report was not added to MLflow: MLflow is away." in log
     session.close()

@@ -343,7 +343,7 @@ def run_learns(road: Road, where: list[str]) -> None:
 @contextmanager
 def recorded(cockpit: Cockpit, where: list[str]) -> Iterator[None]:
     """Record as `cockpit record` does, which ends with the run."""
-    recorder = cockpit.start("record", *where)
+    recorder = cockpit.start("record", "--mlflow", *where)
     try:
         yield
         _, errors = recorder.communicate(timeout=120)
@@ -392,6 +392,8 @@ def is_seen_in_mlflow(road: Road, job: str) -> str:
     run_id = str(run["info"]["run_id"])
     history = road.of_mlflow(f"metrics/get-history?run_id={run_id}&metric_key=accuracy")
     assert len({each["step"] for each in history["metrics"]}) > EPOCHS // 2
+    files = road.of_mlflow(f"artifacts/list?run_id={run_id}")["files"]
+    assert "report.html" in [each["path"] for each in files], "`record --mlflow` has added it"
     best = road.of_mlflow(f"registered-models/alias?name={MODEL}&alias=best")["model_version"]
     assert (best["version"], best["run_id"]) == ("1", run_id)
     return run_id

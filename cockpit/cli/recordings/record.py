@@ -13,7 +13,8 @@ from cockpit.cli.change import guard
 from cockpit.cli.options import confirm, connect
 from cockpit.cli.output.signals import ended_by_a_signal
 from cockpit.cli.output.streams import log
-from cockpit.model.error import ExitCode
+from cockpit.cli.recordings import report
+from cockpit.model.error import CockpitError, ExitCode
 from cockpit.model.event import Notice
 from cockpit.model.text import one_line
 from cockpit.recorder.writing.recorder import Recorder
@@ -39,6 +40,11 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         action="store_true",
         help="also act on hangs and failures, as [guard] in the configuration defines",
     )
+    parser.add_argument(
+        "--mlflow",
+        action="store_true",
+        help="add the report of each recorded run to its MLflow run, as the artifact report.html",
+    )
     confirm.arguments(parser)
 
 
@@ -46,9 +52,11 @@ def run(args: argparse.Namespace) -> int:
     # Continue when the terminal closes; only SIGTERM and Ctrl-C end it.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     collect_often()
+    if args.mlflow:
+        report.refuse_read_only(args)
     backend = connect.backend(args, log=log)
     session = monitored.monitored_session_on(backend, record=args.run)
-    watch = Watch(session, args.run)
+    watch = Watch(session, args.run, to_mlflow=args.mlflow)
     with _closed_in_the_end(session):
         if args.guard:
             policy = guard.policy_of(args).on(backend.ref, args.protected, read_only=args.read_only)
@@ -65,8 +73,8 @@ def run(args: argparse.Namespace) -> int:
 class Watch:
     """Log the state once a minute, and detect when there is nothing left to record."""
 
-    def __init__(self, session: MonitoredSession, wanted: str) -> None:
-        self.session, self.wanted = session, wanted
+    def __init__(self, session: MonitoredSession, wanted: str, *, to_mlflow: bool = False) -> None:
+        self.session, self.wanted, self._to_mlflow = session, wanted, to_mlflow
         self._begun: dict[str, Recorder] = {}
         """Recorders that are not done, by run."""
         self._is_any_done = False
@@ -104,6 +112,8 @@ class Watch:
                 run = store.runs.get(run_id)
                 about = f"{_clock()} {run_id}" if run is None else self._line(run)
                 log(f"{about}. Done: {recorder.path}")
+                if self._to_mlflow:
+                    self._add_to_mlflow(recorder)
                 del self._begun[run_id]
                 self._is_any_done = True
                 self._unfollow_log(run_id)
@@ -113,6 +123,13 @@ class Watch:
             lines = [self._line(store.runs[run_id]) for run_id in going if run_id in store.runs]
             for line in lines or [f"{_clock()} waiting for {self.wanted or 'a run'}"]:
                 log(line)
+
+    def _add_to_mlflow(self, recorder: Recorder) -> None:
+        """Without the server, the recording continues with the next run."""
+        try:
+            log(f"{_clock()} {report.added_to_mlflow(str(recorder.path))}")
+        except CockpitError as error:
+            log(f"{_clock()} The report was not added to MLflow: {one_line(str(error))}")
 
     def _follow_log(self, run: RunView | None) -> None:
         """No screen shows the log here, so only this reads it."""

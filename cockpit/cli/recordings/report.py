@@ -53,18 +53,30 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 def run(args: argparse.Namespace) -> int:
     how = form(args.output, args.out)
     if args.mlflow:
-        from cockpit.cli.options import confirm
-
-        confirm.refuse_read_only(args, "changes a run of MLflow")
+        refuse_read_only(args)
         if args.out:
             raise UsageError("--mlflow and --out cannot be combined.", todo="Use one of them.")
-    stem, run_id, document = read(args.recording)
-    text = written(document, how)
-    if args.mlflow:
-        page = asyncio.run(_log(run_id, f"report{ENDINGS[how]}", text))
-        print(f"Added report{ENDINGS[how]} to {page}")
+        print(added_to_mlflow(args.recording, how))
         return int(ExitCode.DONE)
-    return save(text, how, args.out, stem)
+    stem, _, document = read(args.recording)
+    return save(written(document, how), how, args.out, stem)
+
+
+def refuse_read_only(args: argparse.Namespace) -> None:
+    from cockpit.cli.options import confirm
+
+    confirm.refuse_read_only(args, "changes a run of MLflow")
+
+
+def added_to_mlflow(recording: str, how: str = "html") -> str:
+    """Add the report to the MLflow run of the recorded run. Returns a line with its page.
+
+    Raises CockpitError if there is no server or no such run.
+    """
+    _, run_id, document = read(recording)
+    name = f"report{ENDINGS[how]}"
+    page = asyncio.run(_log(run_id, name, written(document, how)))
+    return f"Added {name} to {page}"
 
 
 def form(given: str | None, out: str | None) -> str:

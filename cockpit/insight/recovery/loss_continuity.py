@@ -86,7 +86,7 @@ def losses_known(run: RunView) -> int:
 
 
 def _first(run: RunView) -> float:
-    # An attempt that failed before its first step does not tell where the run began.
+    # An attempt that failed before its first step has none.
     begun = [run.attempts[number].first_step for number in sorted(run.attempts)]
     if next((step for step in begun if step is not None), 0) > 1:
         return RESUMED
