@@ -174,6 +174,19 @@ def test_a_copy_that_was_altered_is_not_restored(checkpoint: Path) -> None:
     assert copy.exists(), "somebody may want to look at it"
 
 
+def test_a_copy_that_was_altered_keeps_no_other_file_from_its_restore(checkpoint: Path) -> None:
+    before = content(checkpoint)
+    run("checkpoint", "delete", NAME, str(checkpoint))
+    copies = [p for p in (checkpoint.parent / f".{NAME}" / "files").rglob("*") if p.is_file()]
+    altered = min(copies)
+    altered.write_bytes(b"x" * altered.stat().st_size)
+    done = restore(checkpoint)
+    assert done.returncode == 1
+    assert done.stderr.count("is not as it was made") == 1
+    assert len(content(checkpoint)) == len(before) - 1 > 0
+    assert altered.exists()
+
+
 @pytest.mark.parametrize("way", ["corrupt", "delete"])
 def test_a_file_that_the_run_wrote_since_is_left_as_it_is(checkpoint: Path, way: str) -> None:
     run("checkpoint", way, NAME, str(checkpoint))

@@ -121,6 +121,20 @@ def test_overlapping_faults_give_a_directory_back_with_the_last(
     eventually(lambda: not left_behind("cockpit-d2"))
 
 
+def test_overlapping_faults_may_name_a_directory_by_a_link(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(checkpoint.parent)
+    read_only("cockpit-d22", checkpoint)
+    read_only("cockpit-d23", link / checkpoint.name)
+    assert run("storage", "off", "cockpit-d22", str(checkpoint.parent)).returncode == 0
+    assert not is_writable(checkpoint.parent)
+    assert run("storage", "off", "cockpit-d23", str(link)).returncode == 0
+    assert is_writable(checkpoint.parent)
+    link.unlink()
+
+
 def test_a_fault_that_ends_by_itself_leaves_one_that_overlaps(checkpoint: Path) -> None:
     read_only("cockpit-d22", checkpoint)
     read_only("cockpit-d23", checkpoint, "0.3")

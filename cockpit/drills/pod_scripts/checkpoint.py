@@ -200,10 +200,16 @@ def restore(name: str, directory: Path, refuse: bool) -> None:
     try:
         own.undone.touch()
         with locked(own.lock, WAIT_S):
+            failures = []
             if own.complete.exists():
                 for record in json.loads(own.complete.read_text()):
-                    if why_not := restored(own, directory, record):
-                        print(why_not)
+                    try:
+                        if why_not := restored(own, directory, record):
+                            print(why_not)
+                    except (Failed, OSError) as error:  # the other files are restored all the same
+                        failures.append(str(error))
+            if failures:
+                raise Failed("; ".join(failures))
             shutil.rmtree(own.folder)
     except FileNotFoundError:
         if own.folder.exists():

@@ -221,15 +221,16 @@ def check(way: str, directory: Path) -> None:
 
 
 def main() -> None:
-    verb, *rest = sys.argv[1:]
+    verb, name, given, *rest = sys.argv[1:]
+    directory = Path(given).resolve()  # overlapping faults may name it by a link
     if verb == "check":
-        check(rest[0], Path(rest[1]))
+        check(name, directory)
     elif verb == "read-only":
-        read_only(rest[0], Path(rest[1]), float(rest[2]))
+        read_only(name, directory, float(rest[0]))
     elif verb == "busy":
-        busy(rest[0], Path(rest[1]), float(rest[2]), int(rest[3]))
+        busy(name, directory, float(rest[0]), int(rest[1]))
     else:
-        off(rest[0], Path(rest[1]), "refuse" in rest[2:])
+        off(name, directory, "refuse" in rest)
 
 
 sys.exit(ended(main))
