@@ -123,10 +123,14 @@ class DrillActions(ClusterActions, JobActions):
             )
         return done
 
-    async def undo_recent(self) -> None:
-        """Undo recently left faults; report the others. Results are Notices."""
+    async def undo_recent(self, *, unasked: bool = True) -> None:
+        """Undo recently left faults; report the others. Results are Notices.
+
+        Without `unasked`, as on a protected cluster, undo none.
+        """
         journal = Journal()
-        recent, others = interrupted.split(self.left(), self._clock())
+        left = self.left()
+        recent, others = interrupted.split(left, self._clock()) if unasked else ([], left)
         await self.undo_entries(recent)
         for entry in others:
             self._notice(*JOURNAL, "Left", f"{interrupted.described(entry, self._clock())}: {UNDO}")
@@ -136,9 +140,9 @@ class DrillActions(ClusterActions, JobActions):
         for bad in journal.unreadable():
             self._notice(*JOURNAL, "Left", bad.line)
 
-    def begin_undo(self) -> Future[None]:
+    def begin_undo(self, *, unasked: bool = True) -> Future[None]:
         """Start `undo_recent` on the session's loop; a failure of it becomes a Notice too."""
-        begun = self._session.submit(self.undo_recent())
+        begun = self._session.submit(self.undo_recent(unasked=unasked))
         begun.add_done_callback(self._report_failure)
         return begun
 

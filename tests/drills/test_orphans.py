@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from cockpit.actions import audit
 from cockpit.actions.drills import DrillActions
 from cockpit.backends.protocol import Backend
+from cockpit.cli.screen.connection import connection
 from cockpit.config.process_identity import ProcessId
 from cockpit.drills.engine import undo
 from cockpit.drills.engine.interrupted import (
@@ -25,7 +26,7 @@ from cockpit.drills.engine.interrupted import (
 from cockpit.drills.engine.journal import Entry, Journal
 from cockpit.drills.engine.lease import Timing
 from cockpit.drills.faults.fault import Undo
-from cockpit.model.cluster import ClusterRef
+from cockpit.model.cluster import ClusterPattern, ClusterRef
 from cockpit.model.error import LeaseHeldError
 from cockpit.model.event import Notice
 from cockpit.session.session import Session
@@ -68,11 +69,37 @@ def notices(session: Session) -> list[Notice]:
     return [notice for notice in session.store.notices if notice.kind == "Drill"]
 
 
-def at_start(backend: Backend) -> list[Notice]:
+def at_start(backend: Backend, *, unasked: bool = True) -> list[Notice]:
     """The work at the start of the UI, and its report."""
     with Session(backend) as session:
-        DrillActions(session).begin_undo().result(10)
+        DrillActions(session).begin_undo(unasked=unasked).result(10)
         return notices(session)
+
+
+def test_nothing_is_undone_unasked_at_the_start_of_the_screen_on_a_protected_cluster() -> None:
+    left()
+    backend = ScriptedBackend()
+    (reported,) = at_start(backend, unasked=False)
+    assert not [asked for asked in backend.asked if asked[0] == "exec"]
+    assert len(Journal().entries()) == 1
+    assert reported.reason == "Left"
+    assert "cockpit drill undo" in reported.message
+
+
+@pytest.mark.parametrize("protected", [True, False])
+def test_screen_undoes_recent_faults_unless_the_cluster_is_protected(
+    protected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = list[bool]()
+
+    def begin_undo(actions: DrillActions, *, unasked: bool) -> None:
+        begun.append(unasked)
+
+    monkeypatch.setattr(DrillActions, "begin_undo", begin_undo)
+    backend = ScriptedBackend()
+    patterns = (ClusterPattern(cluster=backend.ref.name),) if protected else ()
+    connection(backend, protected=patterns).close()
+    assert begun == [not protected]
 
 
 def test_recent_entry_is_undone_at_the_start_of_the_screen_and_reported() -> None:

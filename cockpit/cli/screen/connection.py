@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from cockpit.actions.drills import DrillActions
@@ -11,6 +11,7 @@ from cockpit.backends.protocol import Backend
 from cockpit.backends.run_log import RunLogSource
 from cockpit.config import file
 from cockpit.drills.plan.plan import parse_blast_radius
+from cockpit.model.cluster import ClusterPattern, is_protected
 from cockpit.session import monitored
 from cockpit.session.session import Session, Source
 from cockpit.sources.ray.dashboard import Dashboard
@@ -22,11 +23,16 @@ from cockpit.tui.changes.actions import READ_ONLY, Connection
 
 
 def connection(
-    backend: Backend, *, ends_with_screen: str = "", read_only: bool = False
+    backend: Backend,
+    *,
+    ends_with_screen: str = "",
+    read_only: bool = False,
+    protected: Sequence[ClusterPattern] = (),
 ) -> Connection:
     """Return a started session on the backend, with the actions of the UI.
 
-    Unless `read_only`, faults that a drill left recently are undone.
+    Unless `read_only`, faults that a drill left recently are undone; on a protected cluster they
+    are reported, since undoing one may delete a pod or scale a group.
     """
     session = monitored.monitored_session_on(backend)
     session.start()
@@ -34,7 +40,7 @@ def connection(
     refusal = READ_ONLY if read_only else ""
     actions = DrillActions(session, monitored.prober_on(session), limits, refusal)
     if not read_only:
-        actions.begin_undo()
+        actions.begin_undo(unasked=not is_protected(backend.ref, protected))
     return Connection(
         session=session,
         actions=actions,

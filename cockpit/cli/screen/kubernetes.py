@@ -13,7 +13,7 @@ from cockpit.cli.options import kubernetes
 from cockpit.cli.options.cluster_choice import SeveralError
 from cockpit.cli.screen import connection as on_backend
 from cockpit.config.cluster_flags import Place
-from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
+from cockpit.model.cluster import Capability, ClusterPattern, ClusterRef, DashboardRoute
 from cockpit.model.error import CockpitError, UnreachableError
 from cockpit.model.event import Event
 from cockpit.model.text import one_line
@@ -23,7 +23,12 @@ from cockpit.tui.changes.actions import Connection, Log
 
 
 def connection(
-    where: Place, configured: KubeConfig, log: Log, *, read_only: bool = False
+    where: Place,
+    configured: KubeConfig,
+    log: Log,
+    *,
+    read_only: bool = False,
+    protected: Sequence[ClusterPattern] = (),
 ) -> Connection:
     """Connect to the selected cluster; without a session if the user will choose one in the UI."""
     beside = _fleet(configured)
@@ -32,7 +37,7 @@ def connection(
         # An explicit dashboard is that of the cluster that was named with it.
         there = where if ref == kubernetes.named(where, configured) else Place()
         return on_backend.connection(
-            kubernetes.backend(there, configured, ref), read_only=read_only
+            kubernetes.backend(there, configured, ref), read_only=read_only, protected=protected
         )
 
     try:

@@ -35,11 +35,15 @@ def run(args: argparse.Namespace) -> int:
             from cockpit.cli.screen import kubernetes
 
             return kubernetes.connection(
-                args.where, found.configured, log, read_only=args.read_only
+                args.where,
+                found.configured,
+                log,
+                read_only=args.read_only,
+                protected=args.protected,
             )
         from cockpit.cli.screen.connection import connection
 
-        return connection(found, read_only=args.read_only)
+        return connection(found, read_only=args.read_only, protected=args.protected)
 
     return _show(args, start, args.where.cluster)
 
