@@ -31,11 +31,13 @@ SKIPPED = frozenset(
 SKIPPED_FILES = ("*.pyc", "*.pyo", ".ds_store", "*.swp")
 _SECRET = re.compile(
     r"""
-    \.env(\..+)? | .+\.env | \.envrc | [._]netrc | \.git-credentials | \.htpasswd | \.my\.cnf
+    \.env([-_.].+)? | .+\.env | \.envrc | [._]netrc | \.git-credentials | \.htpasswd | \.my\.cnf
     | \.npmrc | \.pgpass | \.pypirc | \.(aws|azure|boto|config|databrickscfg|docker|dockercfg)
     | \.(gcloud|gnupg|huggingface|kube|oci|ray|s3cfg|ssh|terraform\.d|vault-token) | \..*_history
+    | \.(cargo|gem|password-store|secrets?) | \.?rclone\.conf | \.([a-z]+[-_])?token
+    | (hf|auth|api|access)[-_]?token(\.txt)?
     | id_(rsa|dsa|ecdsa|ed25519).* | .+\.(pem|key|p12|pfx|jks|keystore|ppk|kdbx|kubeconfig)
-    | kubeconfig | application_default_credentials\.json | service[-_]account.*\.json
+    | kubeconfig(\.ya?ml)? | application_default_credentials\.json | service[-_]account.*\.json
     | (client_)?secrets?([-_.].*)?\.(toml|ya?ml|json)
     | (.+[-_.])?credentials\.(toml|ya?ml|json|ini|csv)
     | \.kaggle | kaggle\.json | \.modal\.toml | .+\.tfstate(\..+)? | .+\.tfvars(\.json)?
@@ -124,8 +126,8 @@ def _is_skipped(name: str) -> bool:
 
 
 def _why_not(root: Path, path: Path, rules: Sequence[_Rule], *, is_folder: bool) -> Why | None:
-    if is_secret(path.name):
-        return Why.SECRET
+    if is_secret(path.name) or (path.name.lower() == "credentials" and not is_folder):
+        return Why.SECRET  # a folder of that name may be a Python package
     if any(rule.excludes(path, is_folder=is_folder) for rule in rules):
         return Why.IGNORED
     if not path.is_symlink():

@@ -15,18 +15,24 @@ _SHORTEST = 4
 _NAME = (
     # Not `max_tokens` and `tokenizer`, which are of language models.
     r"[\w.-]{0,40}(?:token(?!s|i[sz])|passw(?:or)?d|passphrase|secret|credential|[_-]pwd\b"
-    r"|(?:api|access|private|encryption|signing)[_-]?key|(?-i:[A-Z0-9]_(?:KEY|PASS)\b)"
+    r"|(?:api|access|private|encryption|signing)[_-]?key|(?-i:[A-Z0-9]_(?:KEY|PASS|PAT)\b)"
     r"|(?:db|pg|sql|smtp|mail|redis|mongo|admin|user|http|proxy|ftp|ldap)[_-]?pass\b)[\w.-]{0,40}"
 )
 _QUOTED = r"""'\"'\"'.*?(?:'\"'\"'|$)|\"(?:[^\"\\]|\\.)*(?:\"|$)|'(?:[^']|'\"'\"')*(?:'|$)"""
 """To its end, or that of a text that was cut. `'"'"'` is a quote as `shlex.quote` writes it."""
 _BARE = r"(?:[^\s,;&\"']|[,;&]+(?=[^\s,;&\"']))+"
+_OPTION = (
+    rf"(?:{_NAME}|key|auth|pass|pw|pat"
+    r"|(?:[\w-]{0,40}[-_])?(?:account|auth|client|comet|license|master|neptune|openai|shared"
+    r"|storage|subscription|wandb)[-_]key)"
+)
+"""After dashes, also a short name."""
 _ASSIGNED = rf"(?:[\w.-]{{1,40}}=)?{_NAME}="
 _NAMED = re.compile(
     rf"'(?P<single>{_ASSIGNED})(?:[^']|'\"'\"')*(?:'|$)"
     rf"|\"(?P<double>{_ASSIGNED})(?:[^\"\\]|\\.)*(?:\"|$)"
-    rf"|(?P<option>(?<![\w.-])--?{_NAME}\s+)(?!--)(?:{_QUOTED}|{_BARE})"
-    rf"|(?P<name>{_NAME}[\"']?\s*(?:=>|[=:])\s*)(?:{_QUOTED}|{_BARE})",
+    rf"|(?P<option>(?<![\w.-])--?{_OPTION}(?:=|(?:\s|\\\n)+))(?!--)(?:{_QUOTED}|{_BARE})"
+    rf"|(?P<name>{_NAME}[\"']?\]?\s*(?:=>|[=:])\s*)(?:{_QUOTED}|{_BARE})",
     re.IGNORECASE,
 )
 _PASSWORD_OPTIONS = {
@@ -58,6 +64,7 @@ _VALUE = re.compile(
     r"|\bAIza[\w-]{30,}"
     r"|(?<=://)[^/?#\s:@]*:[^/?#\s]+(?=@)"  # name and password in an address
     r"|(?:(?<=http://)|(?<=https://))[^/?#\s@]+(?=@)"  # a token in place of both
+    r"|(?:(?<=[?&]sig=)|(?<=X-Amz-Signature=))[^&\s\"']+"  # of a signed address
 )
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL

@@ -100,7 +100,9 @@ HELD_SECRETS = (
     "tls.pem", "server.key", "id_rsa", "id_ed25519.bak", "cert.p12", "kubeconfig",
     ".ray/auth_token", "a.kubeconfig", ".bash_history", "service-account-1.json", "secrets.toml",
     ".pypirc", "client_secret_1.json", "secret.yaml", "credentials.json", "gcp-credentials.json",
-    ".kaggle/kaggle.json", "terraform.tfstate.backup", "prod.tfvars",
+    ".kaggle/kaggle.json", "terraform.tfstate.backup", "prod.tfvars", "aws/credentials",
+    ".env-prod", ".secrets/db", ".secret", ".token", ".hf_token", "hf_token", "api-token.txt",
+    "rclone.conf", ".cargo/config", ".password-store/x", "kubeconfig.yaml",
 )  # fmt: skip
 
 
@@ -127,6 +129,9 @@ def test_file_that_usually_holds_credentials_is_never_uploaded(code: Path, name:
         "id_map.json",
         "credentials",
         "secrets.py",
+        "tokens",
+        "tokens.txt",
+        "token.py",
     ],
 )
 def test_file_with_a_similar_name_is_uploaded(name: str) -> None:
