@@ -6,6 +6,7 @@ counted. A failing hook is reported once until it works again.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -164,10 +165,19 @@ def post(hook: Hook, body: dict[str, Any]) -> str:
     """POST the JSON. Returns why it failed, without the URL; "" when it did not."""
     import httpx
 
+    async def status() -> int:
+        """Of the answer, whose body is not read: a small one may expand to gigabytes."""
+        async with (
+            asyncio.timeout(hook.timeout_s),
+            httpx.AsyncClient(timeout=hook.timeout_s) as client,
+            client.stream("POST", hook.url, json=body, headers=dict(hook.headers)) as answer,
+        ):
+            return answer.status_code
+
     try:
-        answer = httpx.post(hook.url, json=body, headers=dict(hook.headers), timeout=hook.timeout_s)
-    except httpx.TimeoutException:
+        code = asyncio.run(status())
+    except (TimeoutError, httpx.TimeoutException):
         return f"no answer within {in_seconds(hook.timeout_s)}"
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return type(error).__name__
-    return f"it answered {answer.status_code}" if answer.status_code >= 300 else ""
+    return f"it answered {code}" if code >= 300 else ""

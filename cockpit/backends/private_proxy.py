@@ -10,12 +10,12 @@ from __future__ import annotations
 import hmac
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from cockpit.model.cluster import DashboardRoute
@@ -175,8 +175,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             return
         route = proxy.route()
-        if route.check_peer is not None:
-            route.check_peer()
         began = False
         try:
             with (
@@ -186,6 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
                     route.base_url + self.path,
                     headers=self._sent(proxy) | route.headers,
                     content=body or None,
+                    extensions=_extensions(route),
                 ) as response,
             ):
                 began = True
@@ -232,6 +231,24 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(page)
+
+
+def _extensions(route: DashboardRoute) -> dict[str, Any]:
+    """httpx's hook into the connection, to check who answers before anything is sent."""
+    check = route.check_peer
+    if check is None:
+        return {}
+
+    def trace(event: str, info: Mapping[str, Any]) -> None:
+        if event != "connection.connect_tcp.complete":
+            return
+        try:
+            check()
+        except CockpitError:
+            info["return_value"].close()
+            raise
+
+    return {"trace": trace}
 
 
 def _client(route: DashboardRoute) -> httpx.Client:

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,40 @@ def test_a_hook_that_hangs_is_ended_with_all_that_it_started() -> None:
     [notice] = events
     assert isinstance(notice, Notice)
     assert "longer than 0.3 s" in notice.message
+
+
+def test_answer_of_a_webhook_is_limited_in_time_and_its_body_is_not_read() -> None:
+    """A server that sends a byte now and then, and one that would never end its body."""
+    for header, failures in ((b"X: ", 1), (b"\r\n", 0)):
+        with slow_server(b"HTTP/1.1 200 OK\r\n" + header + b"x" * 60) as url:
+            began = time.monotonic()
+            events = told(Hook(url=url, timeout_s=0.5))
+            assert time.monotonic() - began < DEADLINE_S / 2
+        assert str(events).count("no answer within 0.5 s") == len(events) == failures
+
+
+@contextmanager
+def slow_server(answer: bytes) -> Iterator[str]:
+    """It sends all up to the last 60 bytes at once, and then a byte every 0.2 s."""
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with listening.accept()[0] as connection:
+                connection.sendall(answer[:-60])
+                for byte in answer[-60:]:
+                    if over.wait(0.2):
+                        return
+                    with suppress(OSError):
+                        connection.sendall(bytes((byte,)))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        finally:
+            over.set()
+            thread.join()
 
 
 def test_a_slow_hook_blocks_nothing_and_its_queue_is_bounded(tmp_path: Path) -> None:
