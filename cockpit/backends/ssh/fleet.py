@@ -55,7 +55,7 @@ class Fleet:
     async def state(self, host: Host) -> HostState:
         """The state of one host, asked once."""
         agent = await self.agent(host)
-        return host_state(await agent.ask("status", {"follow": False}), host.name)
+        return host_state(await agent.ask("status", {"follow": False}), host)
 
     def follow(self) -> None:
         """Keep `states` and `errors`, and set `changed` with each change, until it is closed."""
@@ -87,7 +87,7 @@ class Fleet:
                 agent = await self.agent(host)
                 async with aclosing(agent.states()) as states:
                     async for raw in states:
-                        self.states[host.name] = host_state(raw, host.name)
+                        self.states[host.name] = host_state(raw, host)
                         self.errors.pop(host.name, None)
                         self.lost_s.pop(host.name, None)
                         backoff.worked()

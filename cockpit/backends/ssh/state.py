@@ -10,9 +10,10 @@ from msgspec import Struct, convert, field
 from msgspec.structs import replace
 
 from cockpit.backends.local.spec import GroupSpec
-from cockpit.model.cluster import Pod, PodPhase
+from cockpit.backends.ssh.description import Host
+from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.error import UnreachableError, UsageError
-from cockpit.model.text import one_line
+from cockpit.model.text import clean, one_line
 
 _POD = re.compile(r"[a-z0-9.-]{1,60}")
 
@@ -105,16 +106,43 @@ class HostState(Struct, frozen=True):
         return next((pod for pod in self.pods if not pod.over), None)
 
 
-def host_state(raw: Mapping[str, Any], host: str) -> HostState:
-    """Raises UnreachableError for what another version of the agent sends."""
+def host_state(raw: Mapping[str, Any], host: Host) -> HostState:
+    """Decode the answer of the host's agent, which cannot claim to be another host.
+
+    Raises UnreachableError for what another version of the agent sends.
+    """
     try:
-        state = convert(raw, HostState)
+        state = convert(_cleaned(raw), HostState)
     except ValueError as error:
         raise UnreachableError(
-            f"The state of host {host} is not understood.",
+            f"The state of host {host.name} is not understood.",
             one_line(str(error)),
             "If another version of cockpit started it, use that one, or start it again.",
         ) from error
     # A name that the agent does not make could be another host's, or change a terminal.
     kept = [pod for pod in state.pods if _POD.fullmatch(pod.pod.name)]
-    return replace(state, pods=tuple(pod for pod in kept if pod.pod.name.startswith(f"{host}-")))
+    own = [pod for pod in kept if pod.pod.name.startswith(f"{host.name}-")]
+    return replace(state, pods=tuple(replace(pod, pod=_described(pod.pod, host)) for pod in own))
+
+
+def _cleaned(raw: Any) -> Any:
+    """Without control characters in any text."""
+    if isinstance(raw, str):
+        return clean(raw)
+    if isinstance(raw, Mapping):
+        return {key: _cleaned(value) for key, value in raw.items()}
+    return [_cleaned(value) for value in raw] if isinstance(raw, list) else raw
+
+
+def _described(pod: Pod, host: Host) -> Pod:
+    """With the values of the description of the hosts: ranks are mapped to pods by address."""
+    return replace(
+        pod,
+        group=host.group,
+        node_type=NodeType.HEAD if host.is_head else NodeType.WORKER,
+        ip=host.address,
+        host=host.name,
+        replica="",
+        stage="",
+        claims=(),
+    )

@@ -83,7 +83,7 @@ async def started(agent: Agent, hosts: Hosts) -> PodState:
     await agent.ask("start", start_request(hosts, CLUSTER, hosts.head, ""), secret="the-token")
     async with asyncio.timeout(60):
         async for raw in agent.states():
-            pod = host_state(raw, hosts.head.name).living
+            pod = host_state(raw, hosts.head).living
             if pod is not None and pod.started:
                 return pod
     raise AssertionError
@@ -92,7 +92,7 @@ async def started(agent: Agent, hosts: Hosts) -> PodState:
 async def ended(agent: Agent, hosts: Hosts) -> HostState:
     async with asyncio.timeout(60):
         async for raw in agent.states():
-            if (state := host_state(raw, hosts.head.name)).living is None:
+            if (state := host_state(raw, hosts.head)).living is None:
                 return state
     raise AssertionError
 
@@ -142,7 +142,7 @@ async def test_pod_outlives_the_connection_and_a_command_in_it_does_not(
     await until(lambda: not is_alive(command))
     await agent.connection.aclose()
     await agent.connection.open()
-    state = host_state(await agent.ask("status", {"follow": False}), hosts.head.name)
+    state = host_state(await agent.ask("status", {"follow": False}), hosts.head)
     assert state.living is not None
     assert state.living.pod.uid == pod.pod.uid
 
@@ -182,7 +182,7 @@ async def test_operator_s_lock_is_released_with_its_connection(agent: Agent, hos
     await process.wait()
     async with asyncio.timeout(30):
         async for raw in agent.states():
-            if not host_state(raw, hosts.head.name).operator:
+            if not host_state(raw, hosts.head).operator:
                 return
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cockpit.backends.local.spec import GroupSpec
 from cockpit.backends.ssh.description import Host, parse
 from cockpit.backends.ssh.operator import LOST_AFTER_S, End, Start, plan
-from cockpit.backends.ssh.state import ClusterRecord, HostState, PodState
+from cockpit.backends.ssh.state import ClusterRecord, HostState, PodState, host_state
 from cockpit.model.cluster import NodeType, Pod, PodPhase
 
 HOSTS = parse(
@@ -101,3 +101,23 @@ def test_lost_host_keeps_its_place_for_a_while_and_then_a_spare_takes_it() -> No
 
 def test_nothing_is_decided_while_the_head_s_host_is_lost() -> None:
     assert decided(wanted(3), running(pod(HEAD)), {"head": NOW}) == []
+
+
+def test_an_agent_cannot_claim_to_be_another_host() -> None:
+    claimed = {
+        "name": "a-x1abc", "group": "head\x1b[2J", "node_type": "head", "phase": "Running",
+        "ready": True, "ip": "10.0.0.9", "host": "b\x1b]0;x\x07",
+    }  # fmt: skip
+    state = {
+        "pod": claimed, "head_uid": "u", "over": False, "shown": True, "started_s": 1.0,
+        "terminating": False, "ended_s": None, "reason": "",
+    }  # fmt: skip
+    host = Host("a", "10.0.0.2", "a", "workers")
+    [found] = host_state({"pods": [state]}, host).pods
+    pod = found.pod
+    assert (pod.group, pod.node_type.value, pod.ip, pod.host) == (
+        "workers",
+        "worker",
+        "10.0.0.2",
+        "a",
+    )
