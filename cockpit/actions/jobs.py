@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
+from cockpit.actions import audit
 from cockpit.actions.audited import AuditedActions
 from cockpit.backends.protocol import Change, RayJobSpec
 from cockpit.config import file
@@ -137,6 +138,8 @@ class JobActions(AuditedActions):
         on_submit: Callable[[str], None] = lambda job_id: None,
     ) -> Job:
         """Until the job is over; it is sent again when the cluster has lost it (`resubmit`)."""
+        self.require_allowed()
+        audit.require_writable()
         spec = self._with_mlflow(spec)
         before = spec.submission_id
 

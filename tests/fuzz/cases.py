@@ -98,8 +98,11 @@ def examine(strategy: st.SearchStrategy[T], check: Callable[[T], object], cases:
     @given(st.lists(strategy, min_size=BATCH, max_size=BATCH))
     def each(values: list[T]) -> None:
         for value in values:
-            note(f"seed {SEED}, checking {value!r}")
-            check(value)
+            try:
+                check(value)
+            except BaseException:
+                note(f"seed {SEED}: {value!r}")
+                raise
 
     each()
 

@@ -10,6 +10,7 @@ import pytest
 
 from cockpit.model.event import Marked
 from cockpit.recorder.file import open_to_write, pack
+from cockpit.recorder.reading import annotation
 from cockpit.recorder.reading.library import Library
 from cockpit.recorder.reading.recording import Recording
 
@@ -72,6 +73,16 @@ def test_hostile_recording_is_one_bad_row(change: str, tmp_path: Path) -> None:
         assert found.run.name
         assert found.store()
         assert found.damage
+
+
+def test_hostile_notes_are_the_trouble_of_one_recording(tmp_path: Path) -> None:
+    library = Library(tmp_path)
+    recording(library.directory, "good")
+    path = recording(library.directory, "bad")
+    annotation.path_of(path).write_text(f'{{"x": {DEEP}}}')
+    notes = {row.name: annotation.read(row.path) for row in library.list()}
+    assert notes["good"] == annotation.Annotation()
+    assert "its notes cannot be read" in notes["bad"].note
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any
 
 from cockpit.backends.kuberay.api.client import KubeClient, KubeError
-from cockpit.backends.kuberay.api.fields import items, mapping, seconds, text
+from cockpit.backends.kuberay.api.fields import UNUSABLE, items, mapping, seconds, text, usable
 from cockpit.backends.kuberay.backend import KubeRayBackend
 from cockpit.backends.kuberay.resources import objects
 from cockpit.backends.kuberay.resources.health import health, health_alone
@@ -66,7 +66,7 @@ async def _cluster(client: KubeClient, ref: ClusterRef, *, with_pods: bool) -> l
     path = f"/apis/ray.io/v1/namespaces/{ref.namespace}/rayclusters/{ref.name}"
     try:
         cluster = ray_cluster(await client.get(path))
-    except CockpitError as error:
+    except (CockpitError, *UNUSABLE) as error:
         removed = isinstance(error, KubeError) and error.status == 404
         where = f"RayCluster {ref.name} in namespace {ref.namespace}"
         message = f"there is no {where}" if removed else one_line(str(error))
@@ -124,9 +124,8 @@ async def _pods(client: KubeClient, cluster: RayCluster) -> list[Pod]:
     table = await client.table(path, labels)
     titles = [str(column.get("name", "")) for column in items(table, "columnDefinitions")]
     gpus = {group.name: group.resources.gpus for group in cluster.groups}
-    return await _with_reasons(
-        client, path, [_pod(titles, row, gpus) for row in items(table, "rows")]
-    )
+    pods = usable(lambda row: _pod(titles, row, gpus), items(table, "rows"))
+    return await _with_reasons(client, path, pods)
 
 
 async def _with_reasons(client: KubeClient, path: str, pods: list[Pod]) -> list[Pod]:
@@ -137,11 +136,8 @@ async def _with_reasons(client: KubeClient, path: str, pods: list[Pod]) -> list[
     answers = await asyncio.gather(
         *(client.get(f"{path}/{name}") for name in unready), return_exceptions=True
     )
-    by_name = {
-        name: objects.pod(raw)
-        for name, raw in zip(unready, answers, strict=True)
-        if not isinstance(raw, BaseException)
-    }
+    found = usable(objects.pod, (raw for raw in answers if not isinstance(raw, BaseException)))
+    by_name = {pod.name: pod for pod in found}
     return [by_name.get(pod.name, pod) for pod in pods]
 
 

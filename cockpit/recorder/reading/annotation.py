@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from cockpit.config import paths
+from cockpit.model.decoding import limited_json
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.text import one_line
 
@@ -56,7 +57,9 @@ def read(recording: Path) -> Annotation:
     path = path_of(recording)
     try:
         with path.open("rb") as file:
-            found = msgspec.json.decode(file.read(MOST_BYTES), type=Annotation)
+            raw = file.read(MOST_BYTES)
+        limited_json.check(raw)
+        found = msgspec.json.decode(raw, type=Annotation)
         return checked(list(found.tags), found.note)
     except FileNotFoundError:
         return Annotation()

@@ -149,3 +149,14 @@ async def test_a_cluster_that_is_not_to_be_seen_reports_why(
     assert seen.health is health
     assert words in source.error
     assert not source.ok
+
+
+async def test_a_row_of_pods_that_is_not_understood_is_skipped() -> None:
+    class Odd(Client):
+        async def table(self, path: str, params: Mapping[str, str]) -> Any:
+            table = await super().table(path, params)
+            return {**table, "rows": [{**table["rows"][0], "cells": True}, *table["rows"]]}
+
+    listed = (await look(Odd(WELL), "pods"))[PodsListed]
+    assert isinstance(listed, PodsListed)
+    assert [pod.name for pod in listed.pods] == [HEAD[0], WELL[0]]
