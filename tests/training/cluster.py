@@ -1,6 +1,8 @@
 """One real Ray head for the tests of jobs and telemetry, with a separate directory and token.
 
 The tests do not connect to it: they start drivers as processes and read the stream from its file.
+The head and each driver have a session of their own, as pods of local clusters have: Linux divides
+the CPU among sessions (autogroup), and they would share one with all processes that run tests.
 """
 
 from __future__ import annotations
@@ -123,6 +125,7 @@ def started() -> Iterator[Cluster]:
             stderr=(directory / "host.log").open("w"),
             env=environment,
             text=True,
+            start_new_session=True,
         )
         assert host.stdin is not None
         assert host.stdout is not None
@@ -180,6 +183,7 @@ def drive(
         env=cluster.environment,
         stdout=log.open("w"),
         stderr=subprocess.STDOUT,
+        start_new_session=True,
     )
     deadline = time.monotonic() + limit_s
     try:
