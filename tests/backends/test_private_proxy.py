@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
@@ -146,3 +147,20 @@ def test_port_that_is_taken_is_an_error(upstream: Upstream) -> None:
     proxy = PrivateProxy(lambda: route_to(upstream), port=port)
     with pytest.raises(CockpitError, match=f"Port {port}"), proxy.running():
         pass
+
+
+def test_server_of_another_user_gets_nothing(upstream: Upstream) -> None:
+    """Its owner is checked once it is connected: it may have taken the port just before."""
+    checked = list[int]()
+
+    def check_peer() -> None:
+        checked.append(len(upstream.asked))
+        raise UnreachableError("Another user listens there.")
+
+    route = replace(route_to(upstream), check_peer=check_peer)
+    with PrivateProxy(lambda: route).running() as proxy, httpx.Client() as browser:
+        assert browser.get(proxy.link).status_code == 303
+        answer = browser.get(f"http://127.0.0.1:{proxy.port}/")
+    assert (answer.status_code, "Another user listens there." in answer.text) == (502, True)
+    assert checked == [0]
+    assert upstream.asked == []
