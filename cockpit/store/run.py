@@ -32,9 +32,9 @@ RUN_POINTS = 14_400
 """Points per curve of a run: the newest 2 hours at 1 Hz in full, older ones downsampled."""
 REPORT_POINTS = 2_000
 STATES_KEPT = 500
-PHASES_KEPT = 2_000
-CHECKPOINTS_KEPT = 1_000
-OLD_RANK_POINTS, OLD_RUN_POINTS, OLD_CHECKPOINTS = 60, 500, 20
+PHASES_KEPT = 1_000
+CHECKPOINTS_KEPT = 500
+OLD_RANK_POINTS, OLD_RUN_POINTS, OLD_CHECKPOINTS = 60, 240, 20
 """The same of a run that is over, when several others have ended since: enough for its charts."""
 _NONE: dict[str, float] = {}
 

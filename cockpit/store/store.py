@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from sys import intern
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -79,7 +80,7 @@ ALERTS_KEPT = 500
 LATER_S = 60.0
 """How much later than cockpit another system raises or clears the same alert."""
 EXCERPTS_KEPT = 200
-RUNS_IN_DETAIL = 3
+RUNS_IN_DETAIL = 2
 """Runs that are over with all their points; the curves of older ones are downsampled."""
 RUNS_WHOLE = 100
 """Runs that are over with curves at all; of older ones a row is left."""
@@ -238,7 +239,7 @@ class Store(Struct):
             case QueuesListed():
                 self.queues = event
             case Notice():
-                self.notices.append(event)
+                self.notices.append(_sharing_names(event))
             case LogLines():
                 log = self.logs.setdefault(event.stream, LogBuffer())
                 log.lines.extend(event.lines)
@@ -511,4 +512,15 @@ def _of_rayjob(job: Job, rayjob: Job) -> Job:
         retries=rayjob.retries,
         failed=rayjob.failed,
         status=rayjob.status if undecided else job.status,
+    )
+
+
+def _sharing_names(notice: Notice) -> Notice:
+    """With one string for each name: a thousand notices are about a few objects."""
+    return replace(
+        notice,
+        source=intern(notice.source),
+        kind=intern(notice.kind),
+        name=intern(notice.name),
+        reason=intern(notice.reason),
     )
