@@ -16,14 +16,18 @@ from argcomplete.finders import CompletionFinder
 from cockpit import __version__
 from cockpit.cli.main import main
 from cockpit.cli.options import connect
+from cockpit.cli.read import clusters
+from cockpit.cli.read.clusters import Answer
 from cockpit.cli.shell import completion, manual
 from cockpit.cli.shell.names import KINDS, LOCAL
 from cockpit.cli.shell.parsers import parser_of
 from cockpit.cli.verbs import BY_NAME, VERBS
-from cockpit.model.cluster import ClusterRef, WorkerGroup
+from cockpit.model.cluster import ClusterHealth, ClusterRef, ClusterSummary, WorkerGroup
 from cockpit.model.error import UnreachableError
 from cockpit.model.event import GroupsListed, RunSeen
 from cockpit.model.run import RunState
+from cockpit.model.tracking import TrackedRun
+from cockpit.sources.mlflow.api import Found, Mlflow
 from tests.simulated_backend import ScriptedBackend
 
 REF = ClusterRef("kuberay", "trainer", "ml", "prod")
@@ -58,6 +62,17 @@ def completed(monkeypatch: pytest.MonkeyPatch, line: str) -> list[str]:
         ("cockpit drill r", ["run", "report"]),
         ("cockpit drill run rank-k", ["rank-kill"]),
         ("cockpit launch fs", ["fsdp2"]),
+        ("cockpit preflight fs", ["fsdp2"]),
+        ("cockpit launch fsdp2 --set batch", ["batch_size="]),
+        ("cockpit preflight fsdp2 --set learning", ["learning_rate="]),
+        ("cockpit launch nonsense --set b", []),
+        ("cockpit launch fsdp2 --set cpu_offload=t", ["cpu_offload=true"]),
+        ("cockpit launch fsdp2 --set gpu=a", ["gpu=auto"]),
+        ("cockpit launch fsdp2 --set epochs=", []),
+        ("cockpit drill run network-loss --set peers=r", ["peers=ranks"]),
+        ("cockpit drill run network-delay --set del", ["delay_ms="]),
+        ("cockpit describe n", ["node/"]),
+        ("cockpit why gr", ["group/"]),
         ("cockpit status --wat", ["--watch"]),
         ("cockpit nonsense x", []),
     ],
@@ -78,6 +93,8 @@ def test_names_are_those_of_the_cluster(asked: None, monkeypatch: pytest.MonkeyP
     assert completed(monkeypatch, "cockpit scale gp") == ["gpu-a100"]
     assert completed(monkeypatch, "cockpit drill run pod-kill --group ") == ["gpu-a100"]
     assert "group:gpu-a100" in completed(monkeypatch, "cockpit drill run pod-kill --target ")
+    assert completed(monkeypatch, "cockpit preflight --group ") == ["gpu-a100"]
+    assert completed(monkeypatch, "cockpit why group/") == ["group/gpu-a100"]
 
 
 def test_cluster_without_an_answer_completes_nothing(
@@ -88,6 +105,67 @@ def test_cluster_without_an_answer_completes_nothing(
 
     monkeypatch.setattr(connect, "backend", unreachable)
     assert completed(monkeypatch, "cockpit kill ") == []
+
+
+KUBECONFIG = """
+contexts: [{name: prod, context: {cluster: c, user: u, namespace: team-a}}]
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+"""
+
+
+def test_namespaces_are_those_of_the_contexts_and_of_the_clusters(
+    asked: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    answer = Answer("prod", (ClusterSummary(REF, ClusterHealth.READY),))
+    monkeypatch.setattr(clusters, "listed", lambda where: ([], [answer]))
+    assert set(completed(monkeypatch, "cockpit pods -n ")) == {"team-a", REF.namespace}
+    assert completed(monkeypatch, "cockpit pods --context prod --namespace te") == ["team-a"]
+
+
+def test_experiments_completes_the_names_of_mlflow_runs(
+    asked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def experiments(_: Mlflow) -> dict[str, str]:
+        return {"1": "digits"}
+
+    async def runs(_: Mlflow, within: dict[str, str], since_s: float) -> tuple[Found, ...]:
+        return (Found(TrackedRun("abc1", "night", "digits", "RUNNING"), {}),)
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    monkeypatch.setattr(Mlflow, "experiments", experiments)
+    monkeypatch.setattr(Mlflow, "runs", runs)
+    assert "night" in completed(monkeypatch, "cockpit experiments ")
+
+
+NOT_COMPLETED = {
+    # Typed again to confirm: a completed name would confirm nothing.
+    "i_mean",
+    # New names, and names of what cockpit does not list.
+    *("address", "dashboard_url", "token_secret", "command", "image", "queue", "storage_class"),
+    *("nfs", "s3", "s3_secret", "s3_region", "s3_endpoint", "service", "env", "pip", "uv"),
+    *("module", "working_dir", "storage", "out", "tag", "experiment", "replicas", "without"),
+    # Expressions, sizes and times.
+    *("selector", "grep", "since", "around", "at", "size", "views", "sort", "probe"),
+    *("probe_during", "abort_unless", "driver_memory", "driver_resource"),
+}
+"""Arguments with a value that have no completer and no choices, for every verb."""
+NOT_COMPLETED_OF = {("demo", "name"), ("local", "group")}
+"""As above, for one verb."""
+
+
+def test_every_argument_is_completed_or_exempt() -> None:
+    missing = set()
+    for verb in VERBS:
+        for action in completion._completed(f"cockpit {verb.name} ")._actions:
+            known = action.choices or action.type in (int, float) or hasattr(action, "completer")
+            if action.nargs != 0 and not known:
+                missing.add((verb.name, action.dest))
+    assert {one for one in missing if one[1] not in NOT_COMPLETED} == NOT_COMPLETED_OF
+    assert {argument for _, argument in missing} >= NOT_COMPLETED, "an exemption is not needed"
 
 
 @pytest.mark.parametrize("verb", [verb.name for verb in VERBS])
@@ -160,4 +238,5 @@ def test_run_and_rank_names_come_from_telemetry(
 ) -> None:
     seen = RunSeen(at_s=1.0, source="telemetry", run_id="r1", name="night", state=RunState.RUNNING)
     monkeypatch.setattr(connect, "backend", lambda *_, **__: ScriptedBackend((seen,), ref=REF))
-    assert completed(monkeypatch, "cockpit hang ni") == ["night"]
+    for verb in ("hang", "guard", "timeline", "why"):
+        assert completed(monkeypatch, f"cockpit {verb} ni") == ["night"]

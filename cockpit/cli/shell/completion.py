@@ -113,7 +113,8 @@ class _Names:
     def __init__(self, kinds: Sequence[str]) -> None:
         self._kinds = kinds
 
-    def __call__(self, *, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    def __call__(self, *, prefix: str, parsed_args: argparse.Namespace, **_: object) -> list[str]:
+        parsed_args.typed = prefix
         return names(self._kinds, parsed_args)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
 
 from cockpit.cli.options import connect
 from cockpit.cli.options.parser import settled
@@ -15,19 +16,33 @@ from cockpit.model.text import one_line
 
 ANSWER_S = 3.0
 """A shell waits for the names: a cluster that takes longer has none."""
-LOCAL = {"context": "contexts", "cluster": "clusters", "profile": "profiles", "theme": "themes"}
+LOCAL = {
+    "context": "contexts",
+    "namespace": "namespaces",
+    "cluster": "clusters",
+    "profile": "profiles",
+    "theme": "themes",
+}
 """Flags of every verb, and what completes them."""
 KINDS = {
     ("kill", "target"): ("pods", "ranks"),
     ("logs", "what"): ("jobs", "pods", "ranks"),
-    ("why", "what"): ("runs", "jobs"),
+    ("why", "what"): ("runs", "jobs", "objects"),
     ("hang", "run"): ("runs",),
     ("describe", "object"): ("objects",),
     ("yaml", "object"): ("objects",),
     ("drill", "name"): ("faults",),
     ("drill", "target"): ("targets",),
     ("drill", "group"): ("groups",),
+    ("drill", "set"): ("settings",),
+    ("experiments", "runs"): ("tracked runs",),
+    ("guard", "run"): ("runs",),
     ("launch", "job"): ("bundled jobs",),
+    ("launch", "set"): ("settings",),
+    ("local", "name"): ("local clusters",),
+    ("preflight", "group"): ("groups",),
+    ("preflight", "job"): ("bundled jobs",),
+    ("preflight", "set"): ("settings",),
     ("scale", "group"): ("groups",),
     ("scale", "remove"): ("pods",),
     ("exec", "pod"): ("pods",),
@@ -36,6 +51,7 @@ KINDS = {
     ("resume", "job"): ("jobs",),
     ("stack", "rank"): ("ranks",),
     ("profile", "rank"): ("ranks",),
+    ("timeline", "job"): ("jobs", "runs"),
     ("cordon", "node"): ("kubernetes nodes",),
     ("uncordon", "node"): ("kubernetes nodes",),
     ("watch", "run"): ("runs",),
@@ -47,13 +63,21 @@ KINDS = {
     ("recordings", "name"): ("recordings",),
 }
 """By verb and argument, what completes it."""
+OBJECTS = {
+    "pod": "pods",
+    "group": "groups",
+    "node": "kubernetes nodes",
+    "job": "rayjobs",
+    "rayjob": "rayjobs",
+}
+"""The kinds of KIND/NAME that have names, and what lists them."""
 
 
 def names(kinds: Iterable[str], args: argparse.Namespace) -> list[str]:
     """Names of these kinds on the selected cluster.
 
     Empty when they cannot be read: a shell shows no message in the middle of a command line. The
-    command itself reports the reason.
+    command itself reports the reason. `args.typed` is the argument as far as it is typed.
     """
     found: list[str] = []
     for kind in kinds:
@@ -66,12 +90,14 @@ def names(kinds: Iterable[str], args: argparse.Namespace) -> list[str]:
 
 def _listed(kind: str, args: argparse.Namespace) -> list[str]:
     """What `cockpit KIND` lists."""
+    key = {"ranks": "rank", "rayjobs": "rayjob"}.get(kind, "name")
     needs = snapshot.SOURCES.get(kind, snapshot.ALL)
+    if kind == "rayjobs":
+        kind, needs = "jobs", ("backend",)
     resources = snapshot.KINDS.get(kind, ("pods",))
     with connect.session(_settled(args), sources=needs, kinds=resources) as session:
         connect.wait_for(session, needs[:1], ANSWER_S)
         rows = snapshot.rows_of(kind, session.store, session.clock())
-    key = "rank" if kind == "ranks" else "name"
     return [str(row[key]) for row in rows]
 
 
@@ -94,6 +120,26 @@ def _contexts(args: argparse.Namespace) -> list[str]:
     from cockpit.cli.options import kubernetes
 
     return [context.name for context in kubernetes.config(_settled(args).where).contexts]
+
+
+def _local_clusters(args: argparse.Namespace) -> list[str]:
+    from cockpit.cli.read import clusters
+
+    return [cluster.ref.name for cluster in clusters.local_clusters()]
+
+
+def _namespaces(args: argparse.Namespace) -> list[str]:
+    """Of the contexts, and those with a RayCluster."""
+    from cockpit.cli.options import kubernetes
+    from cockpit.cli.read import clusters
+
+    args.namespace = args.cluster = None  # the first is being typed, the second is within it
+    where = _settled(args).where
+    configured = kubernetes.config(where)
+    contexts = [configured.context(where.context)] if where.context else configured.contexts
+    _, answers = clusters.listed(where)
+    live = [one.ref.namespace for answer in answers for one in answer.clusters]
+    return [*(context.namespace for context in contexts), *live]
 
 
 def _profiles(args: argparse.Namespace) -> list[str]:
@@ -125,16 +171,58 @@ def _targets(args: argparse.Namespace) -> list[str]:
 
 
 def _objects(args: argparse.Namespace) -> list[str]:
-    """`pod/NAME` and the like; the cluster and groups need no request of their own."""
-    lists = {"pod": "pods", "group": "groups", "node": "kubernetes nodes"}
-    found = [f"{kind}/{name}" for kind in lists for name in names((lists[kind],), args)]
-    return ["cluster", *(f"{kind}/" for kind in KINDS_OF_OBJECTS if kind != "cluster"), *found]
+    """First the kinds, which need no request; after the slash the names of this kind."""
+    from cockpit.cli.read.why_waiting import KINDS as KINDS_THAT_WAIT
+
+    kinds = KINDS_THAT_WAIT if args.verb == "why" else KINDS_OF_OBJECTS
+    kind, slash, _ = args.typed.partition("/")
+    if slash:
+        lists = (OBJECTS[kind],) if kind in kinds and kind in OBJECTS else ()
+        return [f"{kind}/{name}" for name in names(lists, args)]
+    return ["cluster", *(f"{kind}/" for kind in kinds if kind != "cluster")]
+
+
+def _settings(args: argparse.Namespace) -> list[str]:
+    """`KEY=` of the job or fault on the line; after the equals sign the choices."""
+    from cockpit.drills.faults import catalog
+    from cockpit.drills.faults.fault import Parameter
+    from cockpit.launch.job import JobSetting, bundled_job
+
+    found: Sequence[JobSetting | Parameter] = (
+        catalog.fault(args.name).parameters
+        if args.verb == "drill"
+        else bundled_job(args.job or "").settings
+    )
+    key, equals, _ = args.typed.partition("=")
+    if not equals:
+        return [f"{one.name}=" for one in found]
+    chosen = [one for one in found if one.name == key.replace("-", "_")]
+    return [
+        f"{key}={choice}"
+        for one in chosen
+        for choice in one.choices or (("true", "false") if isinstance(one.default, bool) else ())
+    ]
 
 
 def _bundled(args: argparse.Namespace) -> list[str]:
     from cockpit.launch.job import bundled_jobs
 
     return [job.name for job in bundled_jobs()]
+
+
+def _tracked_runs(args: argparse.Namespace) -> list[str]:
+    from cockpit.cli.options import mlflow
+
+    async def read() -> list[str]:
+        client = mlflow.client()
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                found = await client.runs(await client.experiments(), 0.0)
+        finally:
+            await client.aclose()
+        return [one.run.name or one.run.id for one in found]
+
+    return asyncio.run(read())
 
 
 def _recordings(args: argparse.Namespace) -> list[str]:
@@ -146,11 +234,15 @@ def _recordings(args: argparse.Namespace) -> list[str]:
 _READERS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "clusters": _clusters,
     "contexts": _contexts,
+    "namespaces": _namespaces,
+    "local clusters": _local_clusters,
     "profiles": _profiles,
     "themes": _themes,
     "faults": _faults,
     "targets": _targets,
     "objects": _objects,
     "bundled jobs": _bundled,
+    "settings": _settings,
+    "tracked runs": _tracked_runs,
     "recordings": _recordings,
 }
