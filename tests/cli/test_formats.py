@@ -204,10 +204,10 @@ def test_a_local_cluster_has_no_namespaces_and_labels(
     assert "-A and -l are for Kubernetes" in capsys.readouterr().err
 
 
-def test_watching_takes_one_cluster_and_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_watching_takes_one_cluster_and_no_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pods", "-A", "--watch"]) == 2
     assert main(["pods", "-o", "name", "--watch"]) == 2
-    assert "--watch prints lines of JSON" in capsys.readouterr().err
+    assert "--watch prints a table or lines of JSON" in capsys.readouterr().err
 
 
 def test_labels_select_among_the_pods_of_one_cluster(api: ApiServer) -> None:

@@ -7,13 +7,17 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.cli.drill.progress import as_row
+from cockpit.cli.main import main
+from cockpit.cli.options import connect
 from cockpit.cli.output.tables import Row, as_json, print_rows
 from cockpit.cli.read.snapshot import print_status, rows_of, status
 from cockpit.cli.read.watch import Watched
 from cockpit.insight.recovery.measurement import recovery
 from cockpit.insight.recovery.text import sentence
-from cockpit.model.event import Event, MetricsReported, SourceHealth
+from cockpit.model.cluster import PodPhase
+from cockpit.model.event import Event, MetricsReported, Notice, SourceHealth
 from cockpit.model.run import Checkpoint, RankMetrics, RunState
+from cockpit.session.session import Session
 from tests.events import (
     DRILL,
     HEAD,
@@ -28,6 +32,7 @@ from tests.events import (
     the_recovery,
     tick,
 )
+from tests.simulated_backend import ScriptedBackend
 
 
 def test_json_holds_the_vocabulary_and_survives_nan() -> None:
@@ -50,6 +55,77 @@ def test_a_table_aligns_numbers_to_the_right_and_marks_what_is_unknown(
         "a       5  yes",
         "longer  –  no",
     ]
+
+
+class Watch:
+    """A cluster that reports `first`, and then each of `then` to --watch, which Ctrl-C ends."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, first: Event, *then: Event) -> None:
+        healthy = SourceHealth(at_s=1.0, source="backend", ok=True)
+        telemetry = replace(healthy, source="telemetry")
+        cluster = ScriptedBackend((first, healthy, telemetry))
+        monkeypatch.setattr(connect, "backend", lambda *_, **__: cluster)
+        left = list(then)
+
+        def wait_for_change(session: Session) -> None:
+            if not left:
+                raise KeyboardInterrupt
+            session.dispatch(left.pop(0))
+            session.drain()
+
+        monkeypatch.setattr(Session, "wait_for_change", wait_for_change)
+
+
+def test_watching_prints_the_rows_that_changed_under_one_title(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pending = replace(TWO, phase=PodPhase.PENDING, ready=False)
+    same = replace(TWO, uid="u")  # a column that only -o wide shows
+    listed = ((ONE, pending), (ONE, TWO), (ONE, same), (same,))
+    Watch(monkeypatch, *(pods(float(at_s), *rows) for at_s, rows in enumerate(listed)))
+    assert main(["pods", "-w", "-o", "table"]) == 130
+    title, *rows = capsys.readouterr().out.splitlines()
+    assert title.split()[:4] == ["EVENT", "NAME", "GROUP", "PHASE"]
+    assert [row.split()[:4] for row in rows] == [
+        ["ADDED", ONE.name, ONE.group, "Running"],
+        ["ADDED", TWO.name, TWO.group, "Pending"],
+        ["MODIFIED", TWO.name, TWO.group, "Running"],
+        ["DELETED", ONE.name, ONE.group, "Running"],
+    ]
+    assert {row.index(f" {ONE.group} ") + 1 for row in rows} == {title.index("GROUP")}
+
+
+@pytest.mark.parametrize(
+    ("terminal", "options", "table"),
+    [(True, (), True), (True, ("-o", "jsonl"), False), (False, (), False),
+     (False, ("-o", "wide"), True)],
+)  # fmt: skip
+def test_watching_prints_a_table_in_a_terminal_and_json_in_a_pipe(
+    terminal: bool,
+    options: tuple[str, ...],
+    table: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Watch(monkeypatch, pods(1.0, ONE))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    assert main(["pods", "--watch", *options]) == 130
+    assert capsys.readouterr().out.startswith("EVENT" if table else '{"at_s"')
+
+
+def test_watched_events_are_only_added(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def notice(message: str, at_s: float) -> Notice:
+        return Notice(
+            at_s=at_s, source="backend", kind="Pod", name="a", reason="R", message=message
+        )
+
+    Watch(monkeypatch, notice("pulled", 1.0), notice("started", 2.0))
+    assert main(["events", "-w", "-o", "table"]) == 130
+    title, *rows = capsys.readouterr().out.splitlines()
+    assert title.startswith("AT")
+    assert [row.split()[-1] for row in rows] == ["pulled", "started"]
 
 
 def test_an_empty_list_reports_it_and_is_still_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -40,7 +40,16 @@ def arguments(parser: argparse.ArgumentParser, formats: Sequence[str] = OBJECTS)
         help=f"{', '.join(shown)} (default: table)",
     )
     action.completer = lambda **_: shown  # type: ignore[attr-defined]
-    parser.set_defaults(wide=False)
+    parser.set_defaults(wide=False, format_given=False)
+
+
+def watch_argument(parser: argparse.ArgumentParser, help: str) -> None:
+    parser.add_argument("-w", "--watch", action="store_true", help=f"follow: {help}")
+
+
+def watches_table(args: argparse.Namespace) -> bool:
+    """Whether --watch prints a table: on a terminal, or where -o selects it."""
+    return args.output == "table" and (args.format_given or sys.stdout.isatty())
 
 
 class _Output(argparse.Action):
@@ -61,6 +70,7 @@ class _Output(argparse.Action):
             from cockpit.cli.output import jsonpath
 
             jsonpath.parsed(template)  # an error is reported before anything is read
+        namespace.format_given = True
         namespace.wide = name == "wide"
         namespace.output = "table" if namespace.wide else str(values)
 
@@ -141,25 +151,83 @@ def print_table(rows: Iterable[Row], columns: Sequence[str], file: TextIO | None
 
     On a terminal, the first column of a row with a `url` or a `page` links to it.
     """
-    rows, stream = list(rows), file or sys.stdout
-    urls = ["", *(str(row.get("url") or row.get("page") or "") for row in rows)]
-    cells = [[_cell(value_of(row, column), column) for column in columns] for row in rows]
-    titles = [
-        (column.removesuffix("_s") if column in TIMES else column.rpartition(".")[2]).upper()
-        for column in columns
-    ]
-    widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-    right = [all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
-    for line, url in zip([titles, *cells], urls, strict=True):
+    Table(columns, file).print(rows)
+
+
+class Table:
+    """A table as `print_table` prints it, in one or several parts under the same titles."""
+
+    def __init__(self, columns: Sequence[str], file: TextIO | None = None) -> None:
+        self._columns = columns
+        self._stream = file or sys.stdout
+        self._widths: list[int] = []
+        self._right: list[bool] = []
+
+    def cells(self, row: Row) -> list[str]:
+        return [_cell(value_of(row, column), column) for column in self._columns]
+
+    def print(self, rows: Iterable[Row]) -> None:
+        rows, places = list(rows), range(len(self._columns))
+        lines = [self.cells(row) for row in rows]
+        urls = [str(row.get("url") or row.get("page") or "") for row in rows]
+        if not self._widths:
+            self._right = [all(_is_number(line[i]) for line in lines) for i in places]
+            self._widths = [0 for _ in places]
+            lines, urls = [self._titles(), *lines], ["", *urls]
+        self._widths = [max([self._widths[i], *(len(line[i]) for line in lines)]) for i in places]
+        for line, url in zip(lines, urls, strict=True):
+            self._print(line, url)
+
+    def _titles(self) -> list[str]:
+        return [
+            (column.removesuffix("_s") if column in TIMES else column.rpartition(".")[2]).upper()
+            for column in self._columns
+        ]
+
+    def _print(self, line: Sequence[str], url: str) -> None:
         parts = [
             text.rjust(width) if to_right else text.ljust(width)
-            for text, width, to_right in zip(line, widths, right, strict=True)
+            for text, width, to_right in zip(line, self._widths, self._right, strict=True)
         ]
         text = "  ".join(parts).rstrip()
         if url:
-            links.write(first := text[: len(parts[0])], url, stream)
+            links.write(first := text[: len(parts[0])], url, self._stream)
             text = text[len(first) :]
-        print(text, file=stream)
+        print(text, file=self._stream)
+
+
+class ChangedRows:
+    """Prints the rows that changed, as `kubectl get --watch --output-watch-events` does.
+
+    A row is identified by its `name` and `id`. With `is_log`, rows are only added, and the oldest
+    leave the list.
+    """
+
+    def __init__(self, columns: Sequence[str], *, is_log: bool = False) -> None:
+        self._table = Table(columns if is_log else ("event", *columns))
+        self._is_log = is_log
+        self._rows: dict[tuple[object, ...], Row] = {}
+
+    def print(self, rows: Iterable[Row]) -> None:
+        """Print those with another value in a shown column than at the last call."""
+        before, self._rows = self._rows, {self._key(row): row for row in rows}
+        changed = [
+            # As wide as the longest one, so that the other columns stay in place.
+            {**row, "event": "MODIFIED" if key in before else "ADDED   "}
+            for key, row in self._rows.items()
+            if key not in before or self._table.cells(row) != self._table.cells(before[key])
+        ]
+        changed += [
+            {**row, "event": "DELETED"}
+            for key, row in before.items()
+            if key not in self._rows and not self._is_log
+        ]
+        if changed:
+            self._table.print(changed)
+            sys.stdout.flush()
+
+    def _key(self, row: Row) -> tuple[object, ...]:
+        return tuple(self._table.cells(row)) if self._is_log else (row["name"], row.get("id"))
 
 
 def value_of(row: Row, column: str) -> object:

@@ -30,11 +30,7 @@ SOURCES = ("telemetry", "ray", "backend", "deaths")
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     tables.arguments(parser)
-    parser.add_argument(
-        "--watch",
-        action="store_true",
-        help="follow: print a line of JSON for each alert raised, changed or cleared",
-    )
+    tables.watch_argument(parser, "print a line of JSON for each alert raised, changed or cleared")
     parser.add_argument(
         "--severity",
         choices=("info", "warning", "critical"),

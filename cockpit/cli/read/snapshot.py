@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cockpit import format
 from cockpit.cli.options import connect
@@ -92,9 +92,8 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         parser.add_argument("file", nargs="?", metavar="FILE", help="for --on lambda")
     if verb in namespaces.VERBS:
         namespaces.arguments(parser)
-    parser.add_argument(
-        "--watch", action="store_true", help="follow: print a line of JSON at each change"
-    )
+    rows = "" if verb == "status" else "the rows that changed; in a pipe or with -o json, "
+    tables.watch_argument(parser, f"print {rows}a line of JSON at each change")
     if verb == "nodes":
         which = parser.add_mutually_exclusive_group()
         which.add_argument(
@@ -124,7 +123,8 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.watch and (args.output not in ("table", *tables.JSON) or namespaces.is_asked(args)):
         raise UsageError(
-            "--watch prints lines of JSON of one cluster.", todo="Leave out -A, -l and -o."
+            "--watch prints a table or lines of JSON, of one cluster.",
+            todo="Leave out -A and -l, and any -o but table, wide, json and jsonl.",
         )
     if getattr(args, "all_namespaces", False):
         print_list(args, args.verb, *namespaces.rows(args))
@@ -140,10 +140,12 @@ def run(args: argparse.Namespace) -> int:
                 todo="Without --kubernetes, cockpit nodes lists the Ray nodes.",
             )
         connect.wait_for(session, needs)
-        if args.watch:
+        if args.watch and (args.verb == "status" or not tables.watches_table(args)):
             return _watch(args, session, listed)
         _require_answer(args, session, needs[0])
         _require_kinds(args, session, kinds)
+        if args.watch:
+            return _watch_table(args, session, listed)
         if args.verb == "status":
             print_status(session.store, args.output, session.clock())
         else:
@@ -194,6 +196,14 @@ def _watch(args: argparse.Namespace, session: connect.Session, listed: str) -> i
         if now != last:
             print_json({"at_s": session.clock(), args.verb: now}, indent=None)
             last = now
+        session.wait_for_change()
+
+
+def _watch_table(args: argparse.Namespace, session: connect.Session, listed: str) -> NoReturn:
+    shown = TABLES[listed] + (WIDE[listed] if args.wide else ())
+    changed = tables.ChangedRows(shown, is_log=listed == "events")
+    while True:
+        changed.print(rows_of(listed, session.store, session.clock()))
         session.wait_for_change()
 
 

@@ -21,9 +21,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "newest result; the best by the experiment's own metric comes first."
     )
     tables.arguments(parser, tables.LISTS)
-    parser.add_argument(
-        "--watch", action="store_true", help="follow: print a line of JSON at each change"
-    )
+    tables.watch_argument(parser, "print a line of JSON at each change")
 
 
 def run(args: argparse.Namespace) -> int:
