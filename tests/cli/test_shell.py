@@ -26,8 +26,7 @@ from cockpit.model.cluster import ClusterHealth, ClusterRef, ClusterSummary, Wor
 from cockpit.model.error import UnreachableError
 from cockpit.model.event import GroupsListed, RunSeen
 from cockpit.model.run import RunState
-from cockpit.model.tracking import TrackedRun
-from cockpit.sources.mlflow.api import Found, Mlflow
+from tests.cli.test_experiments import use_mlflow
 from tests.simulated_backend import ScriptedBackend
 
 REF = ClusterRef("kuberay", "trainer", "ml", "prod")
@@ -129,15 +128,7 @@ def test_namespaces_are_those_of_the_contexts_and_of_the_clusters(
 def test_experiments_completes_the_names_of_mlflow_runs(
     asked: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def experiments(_: Mlflow) -> dict[str, str]:
-        return {"1": "digits"}
-
-    async def runs(_: Mlflow, within: dict[str, str], since_s: float) -> tuple[Found, ...]:
-        return (Found(TrackedRun("abc1", "night", "digits", "RUNNING"), {}),)
-
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
-    monkeypatch.setattr(Mlflow, "experiments", experiments)
-    monkeypatch.setattr(Mlflow, "runs", runs)
+    use_mlflow(monkeypatch)
     assert "night" in completed(monkeypatch, "cockpit experiments ")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from cockpit.cli.options import mlflow
 from cockpit.cli.output import tables
 from cockpit.cli.output.tables import as_json, print_object, print_rows, print_table
+from cockpit.config import paths
 from cockpit.config.repeatable_flag import repeatable
 from cockpit.insight.metrics.tracked_runs import (
     Comparison,
@@ -36,10 +37,13 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.description = (
         "The runs of the MLflow server that [mlflow] or MLFLOW_TRACKING_URI names, the newest "
         "first. With one RUN: its parameters, metrics, artifacts and model versions. With two: "
-        "what differs between them."
+        "what differs between them; each is a run of MLflow, or else a recorded run."
     )
     parser.add_argument(
-        "runs", nargs="*", metavar="RUN", help="a name, an id, its beginning, or Ray Train's run id"
+        "runs",
+        nargs="*",
+        metavar="RUN",
+        help="a name, an id, its beginning, or Ray Train's run id; of two, also a recording",
     )
     repeatable(parser, "--experiment", "NAME", "only this one; repeatable")
     parser.add_argument(
@@ -73,7 +77,8 @@ async def _run(args: argparse.Namespace) -> None:
         by_tag = {tagged: one.run for one in reversed(found) for tag in RUN_TAGS
                   if (tagged := one.tags.get(tag))}  # fmt: skip
         listed = [one.run for one in found]
-        chosen = [selected(name, listed, by_tag) for name in args.runs]
+        select = selected_or_recorded if len(args.runs) > 1 else selected
+        chosen = [select(name, listed, by_tag) for name in args.runs]
         if not chosen:
             _print_list(listed, args)
         elif len(chosen) == 1:
@@ -104,6 +109,27 @@ def selected(wanted: str, runs: Sequence[TrackedRun], by_tag: dict[str, TrackedR
         f"For example: {names or 'there is no run'}.",
         "See: cockpit experiments",
     )
+
+
+def selected_or_recorded(
+    wanted: str, runs: Sequence[TrackedRun], by_tag: dict[str, TrackedRun]
+) -> TrackedRun:
+    """The run that `selected` returns, else the recorded one. Raises UsageError for neither."""
+    from cockpit.recorder.reading.library import Library
+    from cockpit.recorder.reading.tracked import tracked
+
+    try:
+        return selected(wanted, runs, by_tag)
+    except UsageError as not_tracked:
+        try:
+            path = Library(paths.state_dir()).find(wanted)
+        except UsageError as not_recorded:
+            raise UsageError(
+                not_tracked.what,
+                f"{not_tracked.why} {not_recorded.what} {not_recorded.why}".rstrip(),
+                "See: cockpit experiments, and cockpit recordings",
+            ) from not_tracked
+        return tracked(path)
 
 
 def _print_list(listed: Sequence[TrackedRun], args: argparse.Namespace) -> None:

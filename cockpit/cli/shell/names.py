@@ -35,7 +35,7 @@ KINDS = {
     ("drill", "target"): ("targets",),
     ("drill", "group"): ("groups",),
     ("drill", "set"): ("settings",),
-    ("experiments", "runs"): ("tracked runs",),
+    ("experiments", "runs"): ("tracked runs", "recordings"),
     ("guard", "run"): ("runs",),
     ("launch", "job"): ("bundled jobs",),
     ("launch", "set"): ("settings",),
