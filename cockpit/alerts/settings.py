@@ -76,7 +76,7 @@ def parse(
     """
     return AlertSettings(
         thresholds.parse(alerts),
-        tuple(_hook(f"hooks[{number}]", raw) for number, raw in enumerate(hooks, 1)),
+        tuple(hook(f"hooks[{number}]", raw) for number, raw in enumerate(hooks, 1)),
         prices.parse(cost or {}),
     )
 
@@ -93,7 +93,8 @@ _TYPES = {
 EXAMPLES = "docs/diagnosis.md shows examples."
 
 
-def _hook(name: str, raw: Any) -> Hook:
+def hook(name: str, raw: Any) -> Hook:
+    """One table of `[[hooks]]`; `name` is what errors call it. Raises UsageError."""
     if not isinstance(raw, Mapping):
         raise _wrong(name, "It is a table: [[hooks]].")
     values = checked(raw, _TYPES, f"{name}.", EXAMPLES, is_secret=True)

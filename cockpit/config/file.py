@@ -149,18 +149,30 @@ def path() -> Path:
 def read() -> Configuration:
     """Return the configuration, empty without a file. Raise UsageError for an invalid file."""
     where = path()
-    try:
-        text = where.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
+    text = text_of(where)
+    if text is None:
         return Configuration(where)
-    except UnicodeDecodeError as error:
-        raise _wrong(where, f"It is not UTF-8: {error}.") from error
     import tomllib
 
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _wrong(where, f"It is not TOML: {error}.") from error
+    return parsed(where, raw)
+
+
+def text_of(where: Path) -> str | None:
+    """None without a file. Raises UsageError for other than UTF-8."""
+    try:
+        return where.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except UnicodeDecodeError as error:
+        raise _wrong(where, f"It is not UTF-8: {error}.") from error
+
+
+def parsed(where: Path, raw: Mapping[str, Any]) -> Configuration:
+    """From the content of the file `where`. Raises UsageError."""
     _require_known(where, raw, _TOP, "")
     profiles = raw.get("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(p, dict) for p in profiles.values()):
@@ -183,7 +195,7 @@ def read() -> Configuration:
 
 def _hooks(where: Path, raw: Mapping[str, Any]) -> Sequence[Any]:
     hooks = raw.get("hooks", [])
-    if not isinstance(hooks, list):
+    if not isinstance(hooks, list) or not all(isinstance(one, dict) for one in hooks):
         raise _wrong(where, "hooks are tables: [[hooks]].")
     return hooks
 

@@ -58,6 +58,10 @@ class Reader:
         line, column = self._place(path)
         return UsageError(f"{self.name}:{line}:{column}: {what}", why, todo)
 
+    def line(self, path: Path) -> int:
+        """The line of the path, or of as much of it as there is."""
+        return self._place(path)[0]
+
     def known(self, table: Mapping[str, Any], path: Path, keys: Iterable[str], of: str) -> None:
         """Raises UsageError for a key that `of` has not."""
         allowed = tuple(keys)
@@ -169,7 +173,9 @@ class Reader:
                 same = [m.start() for m in opened[number + 1 :]]
                 end = min(same[0] if same else end, self._next_header(begin, header, end))
                 continue
-            key = re.compile(rf"(?<![\w.-])[\"']?{re.escape(part)}[\"']?(?=\s*[=.])")
+            # In a header, such as [part.other], from its bracket: there the next search begins.
+            start = r"(?:^[ \t]*\[+|(?<![\w.-]))"
+            key = re.compile(rf"{start}[\"']?{re.escape(part)}[\"']?(?=\s*[=.])", re.MULTILINE)
             match = key.search(self._plain, begin, end)
             if match is None:
                 break

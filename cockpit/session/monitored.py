@@ -193,7 +193,15 @@ class _TelemetryRuns:
 def _run_recorders(
     library: Library, table: Mapping[str, Any], report: Callable[[str], None], record: str | None
 ) -> RunRecorders | None:
-    """None when recording is switched off. Raises UsageError for an unknown setting."""
+    """None when recording is switched off. Raises UsageError as `recorder_limits`."""
+    limits = recorder_limits(table)
+    if table.get("enabled") is False and record is None:
+        return None
+    return RunRecorders(library, limits, only=record or "", on_message=report)
+
+
+def recorder_limits(table: Mapping[str, Any]) -> Limits:
+    """From the table `[recorder]`. Raises UsageError for an unknown setting or a wrong value."""
     for name, value in table.items():
         if name not in RECORDER_SETTINGS:
             raise UsageError(
@@ -208,15 +216,8 @@ def _run_recorders(
                 "enabled is true or false, the others are numbers.",
                 "cockpit config edit opens it.",
             )
-    if table.get("enabled") is False and record is None:
-        return None
     limits = Limits()
-    return RunRecorders(
-        library,
-        Limits(
-            float(table.get("max_age_days", limits.max_age_days)),
-            int(table.get("max_bytes", limits.max_bytes)),
-        ),
-        only=record or "",
-        on_message=report,
+    return Limits(
+        float(table.get("max_age_days", limits.max_age_days)),
+        int(table.get("max_bytes", limits.max_bytes)),
     )

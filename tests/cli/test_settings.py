@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from cockpit.cli import main as cli
 from cockpit.cli.options.settings import settle_all
+from cockpit.cli.read import config_check
 from cockpit.config import file
 from cockpit.config.cluster_flags import Place, settle
 from cockpit.model.cluster import ClusterRef, is_protected
@@ -293,3 +294,125 @@ def test_themes_by_context_are_checked_and_overridden_by_a_flag(
     write('[context_themes]\nprod = "blue"\n')
     with pytest.raises(UsageError, match="no theme named 'blue'"):
         _context_themes(args)
+
+
+WRONG = """profile = "gone"
+theme = "mine"
+colour = "blue"
+
+[profiles.a]
+local = true
+theme = "blue"
+
+[profiles.b]
+read_only = "yes"
+guard = { hang = "explode" }
+
+[alerts]
+straggler_percent = "many"
+stragler = 3
+
+[cost]
+budget = -1
+
+[mlflow]
+uri = "http://mlflow:5000"
+token_file = "/no/such"
+
+[prometheus]
+url = "ftp://x"
+
+[grafana]
+url = 3
+
+[keys]
+kill = "enter"
+view_runs = "ctrl+r"
+
+[context_themes]
+"prod-*" = "blue"
+
+[recorder]
+enabled = 3
+
+[guard]
+hang = "reboot"
+
+[drills]
+max_share = "x"
+
+[[hooks]]
+command = ["notify-send"]
+
+[[hooks]]
+url = "https://hooks.example"
+severity = "loud"
+"""
+
+
+def test_check_reports_every_error_with_its_line_and_fix(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    where = write(WRONG)
+    own = where.parent / "themes" / "mine.toml"
+    own.parent.mkdir()
+    own.write_text('[colors]\nsecondary = "#112233"\n')
+    assert cli.main(["config", "check", "-o", "json"]) == 2
+    rows = json.loads(capsys.readouterr().out)
+    lines = WRONG.splitlines()
+    assert {row["name"]: lines[row["line"] - 1] for row in rows} == {
+        "profile": 'profile = "gone"',
+        "theme": 'theme = "mine"',
+        "colour": 'colour = "blue"',
+        "profiles.a.theme": 'theme = "blue"',
+        "profiles.b.read_only": 'read_only = "yes"',
+        "profiles.b.guard.hang": 'guard = { hang = "explode" }',
+        "alerts.straggler_percent": 'straggler_percent = "many"',
+        "alerts.stragler": "stragler = 3",
+        "cost.budget": "budget = -1",
+        "mlflow.token_file": 'token_file = "/no/such"',
+        "prometheus.url": 'url = "ftp://x"',
+        "grafana.url": "url = 3",
+        "keys.kill": 'kill = "enter"',
+        "context_themes.prod-*": '"prod-*" = "blue"',
+        "recorder.enabled": "enabled = 3",
+        "guard.hang": 'hang = "reboot"',
+        "drills.max_share": 'max_share = "x"',
+        "hooks.1.severity": 'severity = "loud"',
+    }
+    assert [row["line"] for row in rows] == sorted(row["line"] for row in rows)
+    assert all(row["what"] and row["fix"] for row in rows)
+    assert cli.main(["config", "check"]) == 2
+    shown = capsys.readouterr().out
+    assert f"{where}:14: alerts.straggler_percent is not understood: 'many'.\n  It is a nu" in shown
+    assert f"{where}:2: The theme mine cannot be used.\n  {own}: [colors] needs primary." in shown
+
+
+def test_check_accepts_a_correct_file_and_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["config", "check"]) == 0
+    assert "there is no such file" in capsys.readouterr().out
+    write(f'{CONFIG}\n[keys]\nkill = "D"\ndrill = "K"\n')  # each alone would be bound twice
+    assert cli.main(["config", "check"]) == 0
+    assert "no errors" in capsys.readouterr().out
+
+
+def test_check_names_the_line_of_a_syntax_error(capsys: pytest.CaptureFixture[str]) -> None:
+    where = write("theme = 'cockpit-light'\nprofile = \n")
+    assert cli.main(["config", "check"]) == 2
+    assert f"{where}:2:" in capsys.readouterr().err
+
+
+def test_every_table_of_the_configuration_is_checked() -> None:
+    assert config_check.PARSERS.keys() == set(file.TABLES)
+
+
+def test_theme_that_cannot_be_loaded_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    own = file.path().parent / "themes" / "mine.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text('[colors]\nsecondary = "#112233"\n')
+    assert cli.main(["themes", "-o", "json"]) == 0
+    errors = {row["name"]: row["error"] for row in json.loads(capsys.readouterr().out)}
+    assert errors["mine"] == "[colors] needs primary"
+    assert errors["cockpit-dark"] == ""
+    assert cli.main(["themes"]) == 0
+    assert "ERROR" in capsys.readouterr().out

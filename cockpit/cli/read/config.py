@@ -12,7 +12,7 @@ from cockpit.cli.options.settings import settle_all
 from cockpit.cli.output import tables
 from cockpit.config import file, paths
 from cockpit.config.cluster_flags import FLAGS
-from cockpit.config.theme_files import themes
+from cockpit.config.theme_files import ThemeFile, read_theme, themes
 from cockpit.model.cluster import ClusterPattern
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.model.secret import without_credentials
@@ -21,7 +21,7 @@ from cockpit.model.secret import without_credentials
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     if verb == "config":
         parser.add_argument(
-            "what", nargs="?", choices=("show", "path", "edit", "rules"), default="show"
+            "what", nargs="?", choices=("show", "check", "path", "edit", "rules"), default="show"
         )
     tables.arguments(parser)
 
@@ -30,11 +30,13 @@ def run(args: argparse.Namespace) -> int:
     if args.verb == "keys":
         return _keys(args)
     if args.verb == "themes":
-        rows = [{"name": one.name, "own": one.own, "path": str(one.path)} for one in themes()]
-        tables.print_rows(rows, ("name", "own", "path"), args.output)
-        return int(ExitCode.DONE)
+        return _themes(args)
     if args.what == "edit":
-        return _edit()
+        _edit()
+    if args.what in ("check", "edit"):
+        from cockpit.cli.read import config_check
+
+        return config_check.run(args)
     if args.what == "path":
         print(file.path())
         return int(ExitCode.DONE)
@@ -58,6 +60,25 @@ def run(args: argparse.Namespace) -> int:
         there = "" if found.path.exists() else " (there is none yet)"
         print(f"\n{found.path}{there}: profiles {', '.join(found.profiles) or '–'}")
     return int(ExitCode.DONE)
+
+
+def _themes(args: argparse.Namespace) -> int:
+    rows = [
+        {"name": one.name, "own": one.own, "path": str(one.path), "error": _theme_error(one)}
+        for one in themes()
+    ]
+    failed = ("error",) if any(row["error"] for row in rows) else ()
+    tables.print_rows(rows, ("name", "own", *failed, "path"), args.output)
+    return int(ExitCode.DONE)
+
+
+def _theme_error(one: ThemeFile) -> str:
+    """Why the theme cannot be loaded; empty if it can."""
+    try:
+        read_theme(one)
+    except CockpitError as error:
+        return error.why.removeprefix(f"{one.path}: ")
+    return ""
 
 
 def _keys(args: argparse.Namespace) -> int:
@@ -91,8 +112,8 @@ def _pattern(one: ClusterPattern) -> str:
     return "/".join((one.context, one.namespace, one.cluster))
 
 
-def _edit() -> int:
-    """Open the file in the user's editor, and report at once when it is not understood after it."""
+def _edit() -> None:
+    """Open the file in the user's editor."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
             "Editing needs a terminal.", todo="cockpit config path prints the path of the file."
@@ -110,5 +131,3 @@ def _edit() -> int:
         ) from error
     if done.returncode != 0:
         raise CockpitError(f"The editor {editor!r} ended with exit code {done.returncode}.")
-    file.read()
-    return int(ExitCode.DONE)

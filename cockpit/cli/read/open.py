@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import webbrowser
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cockpit.cli.options import connect
@@ -67,9 +67,14 @@ def configured_url(page: str) -> str:
         from cockpit.sources.mlflow.settings import parse
 
         return parse(tables.get("mlflow", {}), os.environ).url
+    return grafana_url(tables.get("grafana", {}))
+
+
+def grafana_url(raw: Mapping[str, Any]) -> str:
+    """The address in the table `[grafana]`. Raises UsageError."""
     from cockpit.sources.server_settings import Table
 
-    table = Table("grafana", tables.get("grafana", {}), {"url": str}, os.environ)
+    table = Table("grafana", raw, {"url": str}, os.environ)
     return table.address(table.text("url"), "https://grafana.example").url
 
 
