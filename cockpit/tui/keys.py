@@ -195,6 +195,12 @@ def keys_of(view: str, *, kubernetes: bool = True) -> tuple[Key, ...]:
     return tuple(sorted(here, key=lambda key: key.everywhere))
 
 
+def shown_key(name: str) -> str:
+    """The key of that binding, where the keymap has it: `L` for `launch`."""
+    default = "esc" if name == "back" else BY_ID[name].shown
+    return KEYMAP.get(name, default).split(",")[0]
+
+
 def moved(key: Key) -> Key:
     """The key where the keymap has it."""
     there = KEYMAP.get(key.id)

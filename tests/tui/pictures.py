@@ -120,10 +120,11 @@ PICTURES = {
     "read-only": Picture(digits, 60, "4", read_only=True),
     "protected": Picture(digits, 60, "1", "PROTECTED", protected=(ClusterPattern(),)),
     **{
-        f"{view}-empty": Picture(nothing, 1, key)
-        for view, key in {
+        f"{view}-empty": Picture(nothing, 1, keys)
+        for view, keys in {
             "overview": "1", "ranks": "2", "charts": "3", "pods": "4", "jobs": "5", "drills": "6",
             "trials": "7", "alerts": "8", "nodes": "9", "fleet": "0", "serve": "i",
+            "hang": typed("hang"), "experiments": typed("experiments"), "logs": "v",
         }.items()
     },
 }  # fmt: skip

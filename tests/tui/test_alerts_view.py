@@ -94,7 +94,7 @@ async def test_a_filter_leaves_only_what_holds_it(cockpit: Open) -> None:
 async def test_without_a_run_nothing_is_claimed(cockpit: Open) -> None:
     async with cockpit(at_s=6) as seen:
         await seen.press("8")
-        await seen.sees("there is no run to watch yet", "No run yet", "not known yet")
+        await seen.sees("No training run yet. Press L", "not known: no training run yet")
 
 
 async def test_the_diagnosis_goes_by_the_settings_of_who_watches(cockpit: Open) -> None:

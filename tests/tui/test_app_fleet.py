@@ -272,7 +272,7 @@ async def test_one_local_cluster_has_no_fleet(cockpit: Open) -> None:
         await seen.sees("Ray nodes")
         assert "K8s nodes" not in seen.text
         await seen.press("0")
-        await seen.sees("Only clusters in Kubernetes are listed here")
+        await seen.sees("This cluster is not on Kubernetes.")
         await seen.press("colon", *"cluster x", "enter")
         await seen.until(lambda: "There is no cluster 'x'." in seen.toasts)
 

@@ -23,8 +23,8 @@ async def test_numbers_and_tab_move_between_views(cockpit: Open) -> None:
             ("3", "marks: checkpoint C"),
             ("4", "REASON"),
             ("5", "ENTRYPOINT"),
-            ("7", "No Tune experiment"),
-            ("8", "Nothing is wrong"),
+            ("7", "No Tune trials yet"),
+            ("8", "No alerts"),
             ("1", "Cluster"),
         ):
             await seen.press(key)
@@ -36,7 +36,7 @@ async def test_numbers_and_tab_move_between_views(cockpit: Open) -> None:
         await seen.press("shift+tab")
         await seen.sees("Ray nodes · 3")
         await seen.press("shift+tab")
-        await seen.sees("Nothing is wrong")
+        await seen.sees("No alerts")
 
 
 async def test_a_command_typed_in_one_burst_is_read_whole(cockpit: Open) -> None:
@@ -210,14 +210,14 @@ async def test_a_job_that_has_no_run_yet_is_named(cockpit: Open) -> None:
     job = Job("digits-x", "python x.py", JobStatus.RUNNING, started_s=started_s)
     simulation.session.dispatch(JobsListed(at_s=START_S - 5, source="ray", jobs=(job,)))
     async with cockpit(simulation=simulation, at_s=-5, size=(120, 30)) as seen:
-        await seen.sees("No run yet: waiting for digits-x, RUNNING for 25 s, to begin one.")
+        await seen.sees("No training run yet: digits-x is RUNNING for 25 s. Press v")
 
 
 async def test_nothing_known_yet_reports_what_is_waited_for(cockpit: Open) -> None:
     async with cockpit(simulation=digits(), at_s=-5, size=(120, 30)) as seen:
-        await seen.sees("Connecting, no data yet", "No run yet")
+        await seen.sees("Connecting, no data yet", "No training run yet")
         await seen.press("2")
-        await seen.sees("ranks appear when an attempt starts")
+        await seen.sees("No training run yet. Press L to launch a job.")
         await seen.press("4")
         await seen.sees("No pods yet")
         await seen.press("5")

@@ -305,7 +305,7 @@ async def test_during_the_first_drill_no_text_reports_that_there_is_none(cockpit
         cockpit(simulation=digits(kill_s=None), size=(120, 40)) as seen,
         running_drill(seen, "drill pod-kill rank:1"),
     ):
-        await seen.sees("Earlier drills · 0", "None yet: the first one is running.")
+        await seen.sees("Earlier drills · 0", "the first one is running. Press X to abort it.")
         assert "No drill yet" not in seen.text
         await seen.press("X", "y")
         await seen.until(lambda: bool(verdicts(seen.app)))

@@ -10,8 +10,11 @@ import pytest
 from cockpit.cli.main import main
 from cockpit.config import file
 from cockpit.model.error import UsageError
+from cockpit.store.store import Store
 from cockpit.tui import keymap, keys
 from cockpit.tui.dialogs.reading import Reading
+from cockpit.tui.rows.text import no_run
+from cockpit.tui.view_state import ViewState
 from tests.tui.conftest import Open
 
 
@@ -19,10 +22,25 @@ from tests.tui.conftest import Open
 def moved() -> Iterator[None]:
     """`kill` and the view Runs on other keys."""
     before = dict(keys.NUMBERS)
-    keymap.use(keymap.parse({"kill": "f9, x", "shell": "ctrl+x", "view_runs": "e", "sort": ";"}))
+    keymap.use(
+        keymap.parse(
+            {
+                "kill": "f9, x",
+                "shell": "ctrl+x",
+                "view_runs": "e",
+                "sort": ";",
+                "launch": "f8, ctrl+l",
+            }
+        )
+    )
     yield
     keymap.use({})
     keys.NUMBERS.update(before)
+
+
+def test_text_of_an_empty_view_has_the_moved_key(moved: None) -> None:
+    text = no_run(ViewState(Store(), 0.0))
+    assert text == "No training run yet. Press f8 to launch a job."
 
 
 def test_a_key_is_moved_and_the_others_stay() -> None:

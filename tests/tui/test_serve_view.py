@@ -34,7 +34,7 @@ async def test_view_has_a_tab_only_while_serve_runs(cockpit: Open) -> None:
         listed(seen, found=())
         await seen.until(lambda: "i Serve" not in seen.text)
         await seen.press("i")
-        await seen.sees("Ray Serve has no application here")
+        await seen.sees("No Serve application. Run: cockpit launch serve")
 
 
 async def test_replicas_of_the_selected_deployment_are_below(cockpit: Open) -> None:

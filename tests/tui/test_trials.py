@@ -123,7 +123,7 @@ async def press(seen: Seen, *pressed: str) -> None:
 async def test_without_an_experiment_one_sentence_reports_it(cockpit: Open) -> None:
     async with cockpit(at_s=60) as seen:
         await press(seen, "7")
-        await seen.sees("No Tune experiment has reported its trials")
+        await seen.sees("No Tune trials yet. Press L")
 
 
 async def test_enter_reads_all_of_a_trial_without_its_control_sequences(cockpit: Open) -> None:

@@ -11,9 +11,11 @@ from textual.content import Content
 from cockpit import format
 from cockpit.model.cluster import ClusterHealth, ClusterRef, Pod, PodPhase, WorkerGroup
 from cockpit.model.run import JobStatus, RunState
+from cockpit.model.text import one_line
 from cockpit.store import attempt_events
 from cockpit.store.run import AttemptView, RunView
-from cockpit.store.selectors import stale_sources
+from cockpit.store.selectors import age_s, stale_sources
+from cockpit.tui.keys import shown_key
 from cockpit.tui.terminal.cells import shorten
 from cockpit.tui.view_state import ViewState
 
@@ -54,6 +56,24 @@ def gave_up(run: RunView) -> bool:
 
 def run_status(run: RunView) -> str:
     return "STOPPED EARLY" if gave_up(run) else run.state.value
+
+
+def no_run(state: ViewState) -> str:
+    """Why there is no run, and what to do. A script takes its time to import what it needs."""
+    going = [job for job in state.store.jobs.values() if not job.status.is_over]
+    if not going:
+        return f"No training run yet. Press {shown_key('launch')} to launch a job."
+    job = going[-1]
+    since = "" if job.started_s is None else f" for {format.age(age_s(job.started_s, state.now_s))}"
+    return (
+        f"No training run yet: {one_line(job.id)} is {job.status.value}{since}. "
+        f"Press {shown_key('all_logs')} for its logs."
+    )
+
+
+def waiting(text: str) -> str:
+    """The text, and the command that checks the connections."""
+    return f"{text} If this takes more than a minute, run: cockpit doctor"
 
 
 def last_failed_attempt(run: RunView) -> AttemptView | None:

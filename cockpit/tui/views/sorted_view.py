@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from cockpit.tui.keys import shown_key
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.sort import Order, heading
 from cockpit.tui.view_state import Target, ViewState
@@ -27,6 +28,9 @@ class SortedView(View):
         for name in self.TABLES:
             self.table(name).choose(chosen.get(f"{self.NAME}/{name}", ()))
         super().draw(state)
+        for name, order in self.orders.items():
+            hint = f"No row contains “{order.text}”. Press {shown_key('back')} to show all rows."
+            self.table(name).set_hint(hint if order.text else "")
 
     @property
     def order(self) -> Order:

@@ -12,6 +12,7 @@ from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import AlertView
 from cockpit.tui.main.titles import entitle
+from cockpit.tui.rows.text import no_run
 from cockpit.tui.view_state import Target, ViewState
 from cockpit.tui.views.alerts.rows import ALERT_COLUMNS, alert_of, alert_rows
 from cockpit.tui.views.overview import diagnosis_panel
@@ -20,6 +21,8 @@ from cockpit.tui.widgets.bars.shares import ShareBar
 from cockpit.tui.widgets.table.table import LineTable
 
 NO_DIAGNOSIS = Diagnosis(None, None, None, None, None)
+
+NO_RUN = "not known: no training run yet"
 
 
 class AlertsView(SortedView):
@@ -36,7 +39,7 @@ class AlertsView(SortedView):
     AlertsView #diagnosis > * { padding: 0 1; }
     AlertsView #facts { height: auto; text-wrap: nowrap; }
     .-short AlertsView #diagnosis, .-tiny AlertsView #diagnosis { display: none; }
-    .-tiny AlertsView #details { display: none; }
+    .-tiny AlertsView #details, AlertsView #details.-none { display: none; }
     """
 
     def __init__(self) -> None:
@@ -59,14 +62,14 @@ class AlertsView(SortedView):
         table = self.query_one(LineTable)
         rows = alert_rows(store, state.now_s)
         table.set_empty(
-            "No alert." if run is not None else "No alert: there is no run to watch yet."
+            no_run(state)
+            if run is None
+            else "No alerts: the detectors have found no problem. There is nothing to do."
         )
         shown = self.show_rows(rows)
         entitle(table, self._heading(state, len(shown), len(rows)))
         view = alert_of(store, table.cursor_key)
-        self._set_text(
-            "details", diagnosis_panel.details(view, state.now_s, any_run=run is not None)
-        )
+        self._set_details(view, state.now_s)
         self._diagnose(state, run)
 
     def _heading(self, state: ViewState, shown: int, of: int) -> str:
@@ -85,14 +88,17 @@ class AlertsView(SortedView):
             if run is not None
             else NO_DIAGNOSIS
         )
-        self.query_one("#step", ShareBar).show_parts(
-            diagnosis_panel.step_parts(found),
-            "not known: the job does not report the parts of its steps",
-        )
-        self.query_one("#goodput", ShareBar).show_parts(
-            diagnosis_panel.goodput_parts(found), "not known yet"
-        )
+        step = "not known: the job does not report the parts of its steps"
+        step, goodput = (step, "not known yet") if run is not None else (NO_RUN, NO_RUN)
+        parts = diagnosis_panel.step_parts(found), diagnosis_panel.goodput_parts(found)
+        self.query_one("#step", ShareBar).show_parts(parts[0], step)
+        self.query_one("#goodput", ShareBar).show_parts(parts[1], goodput)
         self._set_text("facts", diagnosis_panel.facts(found, self.size.width - 2))
+
+    def _set_details(self, view: AlertView | None, now_s: float) -> None:
+        self.query_one("#details").set_class(view is None, "-none")
+        if view is not None:
+            self._set_text("details", diagnosis_panel.details(view, now_s))
 
     def _set_text(self, where: str, content: Content) -> None:
         before = self._contents.get(where)
@@ -102,9 +108,7 @@ class AlertsView(SortedView):
 
     def on_line_table_highlighted(self, message: LineTable.Highlighted) -> None:
         message.stop()
-        view = alert_of(self.cockpit.store, message.key)
-        text = diagnosis_panel.details(view, self.cockpit.now_s, any_run=True)
-        self._set_text("details", text)
+        self._set_details(alert_of(self.cockpit.store, message.key), self.cockpit.now_s)
 
     def chosen(self) -> AlertView | None:
         """The alert under the cursor."""

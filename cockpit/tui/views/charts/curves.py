@@ -11,6 +11,7 @@ from cockpit.store.run import RankView, RunView
 from cockpit.store.selectors import ranks_in_order
 from cockpit.store.series import Series
 from cockpit.store.store import Store
+from cockpit.tui.keys import shown_key
 from cockpit.tui.views.charts.available_charts import (
     CPU,
     GPU,
@@ -37,6 +38,7 @@ __all__ = [
     "end",
     "has_gpus",
     "marks_of",
+    "no_samples",
     "shown_for",
 ]
 
@@ -47,10 +49,8 @@ COLOURS = 8
 class RunChart(LineChart):
     """A chart of one plot, redrawn at most once a second, unless there is new data."""
 
-    def __init__(self, plot: Plot, *, empty: str = "No samples yet") -> None:
-        super().__init__(
-            plot.title, unit=plot.unit, clock=True, low=plot.low, empty=empty, id=plot.id
-        )
+    def __init__(self, plot: Plot) -> None:
+        super().__init__(plot.title, unit=plot.unit, clock=True, low=plot.low, id=plot.id)
         self.plot = plot
         self._shown: object = None
 
@@ -115,8 +115,16 @@ def shown_for(
         chart.display = number < len(drawn)
         if chart.display:
             chart.set_plot(drawn[number])
+            chart.set_empty(no_samples(run))
             used.append(chart)
     return used
+
+
+def no_samples(run: RunView | None) -> str:
+    """The text of a chart without a curve: short, since a chart may be narrow."""
+    if run is None:
+        return f"No run yet. Press {shown_key('launch')} to launch a job."
+    return f"No samples yet. Press {shown_key('all_logs')} for the logs."
 
 
 def has_gpus(run: RunView | None) -> bool:

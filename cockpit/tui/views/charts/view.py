@@ -13,13 +13,14 @@ from textual.message import Message
 
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
+from cockpit.tui.keys import shown_key
 from cockpit.tui.main.frame import Line
 from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.charts import scope_line
 from cockpit.tui.views.charts.available_charts import LOSS, PLOTS, Plot, plots_of
 from cockpit.tui.views.charts.curve_builder import Compared, CurveBuilder, marks_on, reach_of
 from cockpit.tui.views.charts.curve_cache import begun_s, step_at, time_at
-from cockpit.tui.views.charts.curves import end, marks_of
+from cockpit.tui.views.charts.curves import end, marks_of, no_samples
 from cockpit.tui.views.charts.panel import Panel
 from cockpit.tui.views.charts.viewport import Reach, Viewport
 from cockpit.tui.views.view import View
@@ -88,7 +89,7 @@ class ChartsView(View):
             marks = marks_on(marks_of(state.store, run, checkpoints=True), run, self.viewport)
             begun = begun_s(run)
         self._shown = Shown(run, reach, plots, page) if run and reach else None
-        empty = "No samples yet" if run else "No run yet"
+        empty = no_samples(run)
         for plot, panel in zip(here, panels, strict=False):
             curves = []
             if run is not None and reach is not None:
@@ -115,7 +116,7 @@ class ChartsView(View):
                 None,
                 0.0,
                 selected=False,
-                empty="No chart of that name",
+                empty=f"No chart of that name. Press {shown_key('back')} to show all.",
             )
         pages = math.ceil(len(plots) / size)
         self.query_one("#scope", Line).show(

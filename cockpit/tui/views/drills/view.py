@@ -18,6 +18,7 @@ from cockpit.model.drill import DrillRecord
 from cockpit.model.text import one_line
 from cockpit.recorder.drills import DrillHistory
 from cockpit.store.drill import DrillView
+from cockpit.tui.keys import shown_key
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.sort import HEAD_LINES
 from cockpit.tui.view_state import Target, ViewState
@@ -42,8 +43,8 @@ LEAST_TABLE = 4
 """Lines: the title, the columns' titles, and two rows."""
 LEAST_BOTH, LEAST_ALL = 12, 15
 """Lines shared by the drill and the earlier drills; with the text on a row too."""
-NONE_YET = "No drill yet: enter on a fault above begins one."
-FIRST_GOES_ON = "None yet: the first one is running."
+NONE_YET = "No drill yet. Select a fault above, and press enter to inject it."
+FIRST_GOES_ON = "No drill has ended yet: the first one is running. Press {} to abort it."
 
 FolderState: TypeAlias = tuple[int, frozenset[str]]
 """When the folder of drills was changed last, and the names in it."""
@@ -215,7 +216,8 @@ class DrillsView(SortedView):
         self.past = {past.key: past for past, _ in both}
         found = [row for _, row in both]
         rows = self.show_rows(found, "Earlier drills", "history")
-        table.set_empty(FIRST_GOES_ON if current_drill.going(state.store) is not None else NONE_YET)
+        going = current_drill.going(state.store) is not None
+        table.set_empty(FIRST_GOES_ON.format(shown_key("abort")) if going else NONE_YET)
         return len(rows)
 
     @work(exit_on_error=False, name="earlier drills")

@@ -11,6 +11,7 @@ from cockpit.store.store import Store
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.keys import BY_ID, Key
 from cockpit.tui.main.titles import entitle
+from cockpit.tui.rows.text import waiting
 from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.detail_screen import DetailScreen
 from cockpit.tui.views.experiments.rows import COLUMNS, beside, details, newest_first, rows
@@ -25,7 +26,7 @@ _KEYS = (
     BY_ID["help"],
     BY_ID["quit"],
 )
-NONE = "No run of MLflow belongs to a run here. cockpit experiments lists all of them."
+NONE = "No run of MLflow belongs to a run here. To list all of them, run: cockpit experiments"
 
 
 class ExperimentsPage(DetailScreen):
@@ -82,7 +83,8 @@ def why_empty(store: Store) -> str:
     """Why no run is listed, and what to do."""
     source = store.sources.get("mlflow")
     if source is None:
-        return "No experiments yet: MLflow has not been asked."
+        return waiting("No experiments yet: MLflow has not been asked.")
     if source.absent or source.error:
-        return f"No experiments: {source.error or 'there is no MLflow server'}."
+        error = source.error or "there is no MLflow server"
+        return f"No experiments: {error}. To set MLflow up, run: cockpit config edit"
     return NONE

@@ -10,6 +10,7 @@ from cockpit import format
 from cockpit.model.cluster import ClusterRef
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.sort import heading
+from cockpit.tui.rows.text import waiting
 from cockpit.tui.view_state import Target, ViewState
 from cockpit.tui.views.fleet.rows import FLEET_COLUMNS, fleet_rows, totals
 from cockpit.tui.views.sorted_view import SortedView
@@ -46,10 +47,12 @@ class FleetView(SortedView):
         table = self.query_one(LineTable)
         if state.fleet is None:
             entitle(table, "Fleet")
-            table.set_empty("Only clusters in Kubernetes are listed here, and this one is not.")
+            table.set_empty(
+                "This cluster is not on Kubernetes. To list others, run: cockpit clusters"
+            )
             table.set_rows(())
             return
-        table.set_empty("No cluster yet: waiting for the first context to answer.")
+        table.set_empty(waiting("No cluster yet: waiting for the first context to answer."))
         here = state.ref if state.chosen else None
         favorites = self.cockpit.memory.now.favorites
         found = fleet_rows(state.fleet, state.now_s, here, favorites)

@@ -19,7 +19,7 @@ from cockpit.model.text import clean
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
-from cockpit.tui.keys import BY_ID, Key
+from cockpit.tui.keys import BY_ID, Key, shown_key
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.view_state import ShowsLogs, ViewState
 from cockpit.tui.views.detail_screen import DetailScreen
@@ -103,7 +103,7 @@ def content(
 ) -> Content:
     """The sentence in color and headings in bold, in lines of at most `width` cells."""
     if run is None:
-        return Content("No training run.")
+        return Content(f"No training run. Press esc, then {shown_key('launch')} to launch a job.")
     if found is None:
         return Content(f"Run {clean(run.name or run.id)} is {run.state.value}: no rank hangs.")
     before = changes(store, run, found)

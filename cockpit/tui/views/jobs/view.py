@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from cockpit.model.text import one_line
 from cockpit.session.session import Source
 from cockpit.store.store import LogBuffer, Store
-from cockpit.tui.keys import Key
+from cockpit.tui.keys import Key, shown_key
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.sort import HEAD_LINES
 from cockpit.tui.view_state import Target, ViewState
@@ -21,6 +21,8 @@ from cockpit.tui.widgets.table.table import LineTable
 
 ALL = "all:"
 """The prefix of the streams of all logs of a run."""
+NO_LINES = "No lines yet. Press enter on a job to show its log."
+NO_LINES_OF_ALL = "No lines yet. Press esc to list the jobs."
 
 
 class JobsView(SortedView):
@@ -45,8 +47,9 @@ class JobsView(SortedView):
         self._empty = LogBuffer()
 
     def compose(self) -> ComposeResult:
-        yield LineTable((), id="jobs", empty="No jobs yet: L launches one.")
-        yield LogView(id="log", empty="No lines yet: enter on a job shows its log.")
+        empty = f"No jobs yet. Press {shown_key('launch')} to launch one."
+        yield LineTable((), id="jobs", empty=empty)
+        yield LogView(id="log")
 
     def redraw(self, state: ViewState) -> None:
         table = self.query_one(LineTable)
@@ -60,6 +63,7 @@ class JobsView(SortedView):
             self._start_source()
         log = self.query_one(LogView)
         entitle(log, f"{self._heading(state)}{self._state(state)}")
+        log.set_empty(NO_LINES_OF_ALL if self.stream.startswith(ALL) else NO_LINES)
         log.show(state.store.logs.get(self.stream, self._empty))
 
     def _heading(self, state: ViewState) -> str:

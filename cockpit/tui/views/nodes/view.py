@@ -15,6 +15,7 @@ from cockpit.model.cluster import ClusterRef
 from cockpit.recorder.reading.library import Library
 from cockpit.recorder.reading.node_history import NodeHistory
 from cockpit.sources.polling.thread import in_thread
+from cockpit.tui.rows.text import waiting
 from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.nodes.rows import NODE_COLUMNS, RAY_COLUMNS, node_rows, ray_rows
 from cockpit.tui.views.sorted_view import SortedView
@@ -45,15 +46,16 @@ class NodesView(SortedView):
 
     def compose(self) -> ComposeResult:
         yield LineTable(NODE_COLUMNS, id="nodes")
-        yield LineTable(RAY_COLUMNS, id="ray", empty="No Ray nodes yet: waiting for the dashboard.")
+        empty = waiting("No Ray nodes yet: waiting for the dashboard.")
+        yield LineTable(RAY_COLUMNS, id="ray", empty=empty)
 
     def redraw(self, state: ViewState) -> None:
         table = self.table()
         self.set_class(not state.on_kubernetes, "-without-kubernetes")
         if why := self.cockpit.refusal("cordon"):
-            table.set_empty(f"No K8s nodes are known. {why}")
+            table.set_empty(f"No K8s nodes are known. {why} Run: cockpit doctor")
         else:
-            table.set_empty("No K8s nodes yet: waiting for Kubernetes.")
+            table.set_empty(waiting("No K8s nodes yet: waiting for Kubernetes."))
         ref = state.store.ref
         due = time.monotonic() - self._read_s >= READ_EVERY_S
         if ref is not None and state.on_kubernetes and due and not self._is_reading:

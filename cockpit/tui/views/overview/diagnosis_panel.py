@@ -102,11 +102,8 @@ def _fact(name: str, value: str, more: str, width: int) -> Content:
     return line.truncate(max(1, width), ellipsis=True) if line.cell_length > width else line
 
 
-def details(view: AlertView | None, now_s: float, *, any_run: bool) -> Content:
+def details(view: AlertView, now_s: float) -> Content:
     """The facts of one alert; the lines wrap."""
-    if view is None:
-        text = "Nothing is wrong." if any_run else "No run yet: there is nothing to watch."
-        return Content.styled(text, "$muted")
     finding, alert = view.alert.finding, view.alert
     style = SEVERITY_STYLES[finding.severity]
     when = f"  since {clock(alert.raised_s)}"

@@ -17,7 +17,7 @@ from cockpit.insight.recovery.measurement import is_settled
 from cockpit.insight.recovery.text import brief
 from cockpit.model.alert import Severity
 from cockpit.model.drill import Recovery
-from cockpit.model.run import Job, Phase
+from cockpit.model.run import Phase
 from cockpit.model.text import one_line
 from cockpit.store.run import RunView
 from cockpit.store.selectors import (
@@ -33,6 +33,7 @@ from cockpit.tui.rows.text import (
     attempt_end,
     clock,
     last_failed_attempt,
+    no_run,
     number_style,
     run_status,
     run_style,
@@ -51,7 +52,7 @@ def health(view_state: ViewState, notes: Sequence[str] = ()) -> Content:
     """One line on the cluster, one on each note, and one on each source that is behind."""
     store = view_state.store
     if store.ref is None:
-        return Content.styled("Connecting, no data yet …", "$muted")
+        return Content.styled("Connecting, no data yet …\nCheck with: cockpit doctor", "$muted")
     parts = [Content.styled(f"● {store.health.value}", f"${HEALTH_STYLES[store.health]} bold")]
     if store.ray_version:
         parts.append(Content.styled(f"  Ray {store.ray_version}", "$muted"))
@@ -96,9 +97,7 @@ def facts(
     `live` names the cause, the reported reason of the last restart, the verdict and its advice.
     """
     if run is None:
-        going = [job for job in view_state.store.jobs.values() if not job.status.is_over]
-        what = _to_begin(going[-1], view_state.now_s) if going else "a job (L launches one)"
-        return Content.styled(f"No run yet: waiting for {what}.", "$muted")
+        return Content.styled(no_run(view_state), "$muted")
     attempt = run.attempt
     state = [Content.styled(run_status(run), f"bold ${run_style(run)}")]
     if attempt is not None:
@@ -152,12 +151,6 @@ def facts(
     if with_cause and cause is not None:
         lines += _cause(cause)
     return Content("\n").join(lines)
-
-
-def _to_begin(job: Job, now_s: float) -> str:
-    """A script takes its time to import what it needs before there is a run."""
-    since = f" for {format.age(age_s(job.started_s, now_s))}" if job.started_s is not None else ""
-    return f"{one_line(job.id)}, {job.status.value}{since}, to begin one"
 
 
 def _reported(run: RunView) -> list[tuple[str, str]]:

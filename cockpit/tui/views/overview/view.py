@@ -9,6 +9,7 @@ from textual.widgets import Static
 from cockpit.insight.metrics.stall import stall
 from cockpit.insight.recovery.measurement import is_settled, recovery
 from cockpit.store.selectors import current_run
+from cockpit.tui.keys import NUMBERS
 from cockpit.tui.main.frame import Line
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.text import group_notes
@@ -17,7 +18,7 @@ from cockpit.tui.views.charts.curves import LOSS, THROUGHPUT, RunChart, marks_of
 from cockpit.tui.views.overview import run_panel
 from cockpit.tui.views.overview.group_rows import GROUP_COLUMNS, group_rows
 from cockpit.tui.views.overview.sources_line import sources_line
-from cockpit.tui.views.pods.event_rows import EVENT_COLUMNS, EventRows
+from cockpit.tui.views.pods.event_rows import EVENT_COLUMNS, EventRows, no_events
 from cockpit.tui.views.view import View
 from cockpit.tui.widgets.bars.recovery import RecoveryBar
 from cockpit.tui.widgets.table.table import LineTable
@@ -61,7 +62,11 @@ class OverviewView(View):
         with Horizontal(id="top"):
             with Vertical(id="cluster", classes="panel"):
                 yield Static(id="health")
-                yield LineTable(GROUP_COLUMNS, id="groups")
+                yield LineTable(
+                    GROUP_COLUMNS,
+                    id="groups",
+                    empty=f"No worker group yet. Press {NUMBERS['pods']} for the pods.",
+                )
             with Vertical(id="run", classes="panel"):
                 yield Static(id="facts")
         yield Static(id="alarms")
@@ -75,7 +80,7 @@ class OverviewView(View):
             EVENT_COLUMNS,
             id="events",
             classes="panel",
-            empty="Nothing has happened yet.",
+            empty=no_events(),
             newest_first=True,
         )
         yield Line(id="sources")

@@ -11,6 +11,7 @@ from cockpit.store.attempt_events import attempt_events
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
+from cockpit.tui.keys import shown_key
 from cockpit.tui.rows.text import clock, run_status, run_style
 from cockpit.tui.widgets.table.table import Cell, Column, Row
 
@@ -21,6 +22,11 @@ EVENT_COLUMNS = (
     Column("message", "MESSAGE", min_width=10, grow=1),
 )
 SHOWN = 300
+
+
+def no_events() -> str:
+    """The text without an event."""
+    return f"No events yet: nothing has changed. Press {shown_key('mark')} to mark this moment."
 
 
 class EventRows:

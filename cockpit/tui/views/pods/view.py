@@ -12,9 +12,9 @@ from cockpit.model.text import one_line
 from cockpit.store.store import Store
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.sort import HEAD_LINES, Order, heading
-from cockpit.tui.rows.text import pod_style
+from cockpit.tui.rows.text import pod_style, waiting
 from cockpit.tui.view_state import ViewState
-from cockpit.tui.views.pods.event_rows import EVENT_COLUMNS, EventRows
+from cockpit.tui.views.pods.event_rows import EVENT_COLUMNS, EventRows, no_events
 from cockpit.tui.views.pods.rows import PodRows
 from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.table.table import LineTable
@@ -42,11 +42,9 @@ class PodsView(SortedView):
         self._about: tuple[Pod | None, int] = (None, 0)
 
     def compose(self) -> ComposeResult:
-        yield LineTable((), id="pods", empty="No pods yet: waiting for the cluster.")
+        yield LineTable((), id="pods", empty=waiting("No pods yet: waiting for the cluster."))
         yield Static(id="about", markup=False)
-        yield LineTable(
-            EVENT_COLUMNS, id="events", empty="Nothing has happened yet.", newest_first=True
-        )
+        yield LineTable(EVENT_COLUMNS, id="events", empty=no_events(), newest_first=True)
 
     def redraw(self, state: ViewState) -> None:
         pods, order = self.table(), self.order

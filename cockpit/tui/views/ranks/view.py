@@ -9,9 +9,10 @@ from textual.content import Content
 from cockpit.format import plural
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
+from cockpit.tui.keys import shown_key
 from cockpit.tui.main.frame import Line
 from cockpit.tui.rows.sort import Order
-from cockpit.tui.rows.text import attempt_end
+from cockpit.tui.rows.text import attempt_end, no_run
 from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.charts.curves import (
     LOSS,
@@ -138,9 +139,11 @@ class RanksView(SortedView):
 
     def _show_text(self, state: ViewState, run: RunView | None, shown: Shown) -> None:
         if run is None:
-            text = Content.styled(" No run yet: ranks appear when an attempt starts.", "$muted")
+            text = Content.styled(f" {no_run(state)}", "$muted")
         elif not shown.total:
-            text = Content.styled(" The run has no ranks yet: waiting for an attempt.", "$muted")
+            waits = " No ranks yet: waiting for an attempt. "
+            waits += f"Press {shown_key('all_logs')} for the logs of the run."
+            text = Content.styled(waits, "$muted")
         else:
             stale_count = len(shown.stale)
             text = Content.assemble(

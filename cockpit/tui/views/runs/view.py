@@ -21,6 +21,7 @@ from cockpit.recorder.reading.tracked import tracked
 from cockpit.sources.polling.thread import in_thread
 from cockpit.tui.changes.copies import copies
 from cockpit.tui.dialogs.reading import JSON, Reading
+from cockpit.tui.keys import shown_key
 from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.fields import chosen, lazy_rows
 from cockpit.tui.rows.sort import heading
@@ -84,7 +85,8 @@ class RunsView(SortedView):
         table.set_empty(
             "Reading the recordings."
             if self._read_s < 0
-            else "No runs: none is live here, and none is recorded. cockpit record records runs."
+            else "No runs: none is live here, and none is recorded. "
+            f"Press {shown_key('launch')} to launch a job, or run: cockpit record"
         )
         table.set_sort(self.order.by, self.order.down)
         table.set_rows(lazy_rows(shown, self._fields, lambda line: line.key))

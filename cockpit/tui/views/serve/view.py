@@ -6,6 +6,7 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from cockpit.model.text import one_line
+from cockpit.tui.keys import shown_key
 from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.serve.rows import (
     DEPLOYMENT_COLUMNS,
@@ -28,22 +29,24 @@ class ServeView(SortedView):
         border-title-color: $foreground; border-title-style: bold;
         border-title-background: $surface; }
     ServeView #about { height: auto; max-height: 4; padding: 0 1; background: $panel; }
-    .-tiny ServeView #replicas, .-tiny ServeView #about { display: none; }
+    .-tiny ServeView #replicas, .-tiny ServeView #about, ServeView.-none #replicas {
+        display: none; }
     """
 
     def compose(self) -> ComposeResult:
         yield LineTable(DEPLOYMENT_COLUMNS, id="deployments")
         yield Static(id="about", markup=False)
-        yield LineTable(REPLICA_COLUMNS, id="replicas")
+        empty = f"No replica. Press {shown_key('object')} to show the deployment."
+        yield LineTable(REPLICA_COLUMNS, id="replicas", empty=empty)
 
     def redraw(self, state: ViewState) -> None:
         store, table = state.store, self.table()
         source = store.sources.get("serve")
         failed = source is not None and not source.absent and source.error
         table.set_empty(
-            f"No deployments: {source.error}"
+            f"No deployments: {source.error} Run: cockpit doctor"
             if source and failed
-            else "No deployments: Ray Serve has no application here."
+            else "No Serve application. Run: cockpit launch serve --set run_path=DIRECTORY"
         )
         self.show_rows(deployment_rows(store, state.now_s), f"Serve{why_no_latency(store)}")
         chosen = store.deployments.get(table.cursor_key or "")
@@ -53,7 +56,8 @@ class ServeView(SortedView):
         if about.content != message:
             about.update(message)
         rows = replica_rows(store, table.cursor_key, state.now_s)
-        self.show_rows(rows, f"Replicas of {table.cursor_key or 'no deployment'}", "replicas")
+        self.show_rows(rows, f"Replicas of {table.cursor_key}", "replicas")
+        self.set_class(table.cursor_key is None, "-none")
 
     def on_line_table_highlighted(self, message: LineTable.Highlighted) -> None:
         if message.table.id == "deployments":

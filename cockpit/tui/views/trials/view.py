@@ -11,6 +11,7 @@ from cockpit.model.text import one_line
 from cockpit.store.store import Experiment, Store
 from cockpit.store.trials import best
 from cockpit.tui.dialogs.reading import Reading
+from cockpit.tui.keys import shown_key
 from cockpit.tui.main.frame import Line
 from cockpit.tui.rows.text import facts_text
 from cockpit.tui.view_state import ViewState
@@ -19,7 +20,6 @@ from cockpit.tui.views.trials.rows import TrialLine, TrialRows, counts
 from cockpit.tui.widgets.table.table import LineTable
 
 MANY = 200
-NONE = " No Tune experiment has reported its trials: they appear when one does."
 
 
 class TrialsView(SortedView):
@@ -73,7 +73,8 @@ class TrialsView(SortedView):
             return Content.styled(f" {self.trials.problem}", "$warning")
         lines = self.trials.lines
         if not lines:
-            return Content.styled(NONE, "$muted")
+            text = f" No Tune trials yet. Press {shown_key('launch')} to launch one, such as tune."
+            return Content.styled(text, "$muted")
         parts = [Content(" ")]
         for experiment in store.experiments.values():
             if not experiment.trials:

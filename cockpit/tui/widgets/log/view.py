@@ -61,6 +61,12 @@ class LogView(LineWidget, ScrollView, can_focus=True):
         self._error = ""
         self._strips: LRUCache[tuple[str, int, int], Strip] = LRUCache(512)
 
+    def set_empty(self, text: str) -> None:
+        """The text without lines."""
+        if text != self._empty:
+            self._empty = text
+            self.refresh()
+
     @property
     def following(self) -> bool:
         """Whether the newest line stays in sight."""

@@ -7,6 +7,7 @@ marks only the changed cells as dirty (about 300 bytes).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from textwrap import wrap
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -47,7 +48,7 @@ class RowLines(LineWidget, ScrollView):
     ) -> None:
         super().__init__(id=id, classes=classes)
         self._columns = tuple(columns)
-        self._empty = empty
+        self._empty, self._hint = empty, ""
         self._zebra = zebra
         self._rows: Sequence[Row] = ()
         self._index: dict[str, int] = {}
@@ -89,12 +90,24 @@ class RowLines(LineWidget, ScrollView):
             self.chosen = tuple(keys)
             self._lay_out()
 
+    @property
+    def empty(self) -> str:
+        """The text without rows."""
+        return self._hint or self._empty
+
     def set_empty(self, text: str) -> None:
         """The text when there are no rows."""
-        if text != self._empty:
-            self._empty = text
-            if not self._rows:
-                self.refresh()
+        self._set_texts(text, self._hint)
+
+    def set_hint(self, text: str) -> None:
+        """The text without rows while a filter is set; empty: that of `set_empty`."""
+        self._set_texts(self._empty, text)
+
+    def _set_texts(self, empty: str, hint: str) -> None:
+        before = self.empty
+        self._empty, self._hint = empty, hint
+        if self.empty != before and not self._rows:
+            self.refresh()
 
     def set_sort(self, key: str, reverse: bool = False) -> None:
         """Mark the column that the caller has sorted by."""
@@ -151,10 +164,12 @@ class RowLines(LineWidget, ScrollView):
 
     def _empty_line(self, y: int, width: int) -> Strip:
         base = self.rich_style
-        if y != min(1, max(0, self._page - 1)) or not self._empty:
+        lines = wrap(self.empty, max(1, width - 3))
+        at = y - min(1, max(0, self._page - len(lines)))
+        if not 0 <= at < len(lines):
             return Strip.blank(width, base)
         style = base + self._component("empty") + self.palette.style("muted")
-        return Strip([Segment(fit(f"  {self._empty}", width), style)], width)
+        return Strip([Segment(fit(f"  {lines[at]}", width), style)], width)
 
     def _in_sight(self) -> range:
         top = self.scroll_offset.y
