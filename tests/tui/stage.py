@@ -42,6 +42,9 @@ class Stage(App[None]):
     def on_line_table_selected(self, message: LineTable.Selected) -> None:
         self.said.append(message)
 
+    def on_line_table_header_clicked(self, message: LineTable.HeaderClicked) -> None:
+        self.said.append(message)
+
 
 def lines(widget: Widget) -> list[str]:
     """The content of the widget, line by line, without trailing blanks."""

@@ -232,6 +232,20 @@ async def test_the_palette_offers_views_and_keys(cockpit: Open) -> None:
         await seen.sees("Pods · 3")
 
 
+async def test_click_on_a_header_sorts_and_a_second_one_reverses(cockpit: Open) -> None:
+    async with cockpit(at_s=60) as seen:
+        await seen.press("4")
+        table = seen.app.screen.query_one("#pods", LineTable)
+        names = [row.key for row in table.rows]
+        x = seen.text.splitlines()[3].index("POD")
+        for expected, reverse in ((names, False), (names[::-1], True), (names, False)):
+            await seen.pilot.click(table, offset=(x, 1))
+            assert (table.sort_key, table.reverse) == ("pod", reverse)
+            assert [row.key for row in table.rows] == expected
+        await seen.pilot.click(table, offset=(x, 3))
+        assert table.cursor_key == names[1]
+
+
 async def test_tabs_and_keys_can_be_clicked(cockpit: Open) -> None:
     async with cockpit(at_s=60) as seen:
         await seen.pilot.click("Tabs", offset=(seen.text.index("4 Pods"), 0))

@@ -37,7 +37,10 @@ def some(count: int) -> list[Row]:
     return [row(f"worker-{n:03d}", n) for n in range(count)]
 
 
-def keys(stage: Stage, kind: type[LineTable.Highlighted | LineTable.Selected]) -> list[str]:
+def keys(
+    stage: Stage,
+    kind: type[LineTable.Highlighted | LineTable.Selected | LineTable.HeaderClicked],
+) -> list[str]:
     return [message.key for message in stage.said if isinstance(message, kind)]
 
 
@@ -139,6 +142,24 @@ async def test_enter_and_a_double_click_select() -> None:
         await pilot.pause()
         assert keys(stage, LineTable.Selected) == ["worker-001", "worker-005"]
         assert stage.said[-1].control is table
+
+
+@pytest.mark.parametrize("border", [0, 1])
+async def test_click_on_a_header_names_the_column_and_on_a_row_selects_it(border: int) -> None:
+    table = LineTable((Column("mark", "", width=1), *COLUMNS))
+    stage = Stage(table)
+    async with stage.run_test(size=(80, 12)) as pilot:
+        if border:
+            table.styles.border_top = ("solid", "white")
+        table.set_rows(some(3))
+        await pilot.pause()
+        header = lines(table)[0]
+        for title in ("Phase", "CPU"):
+            await pilot.click(table, offset=(header.index(title), border))
+        await pilot.click(table, offset=(0, border))  # a column without a title
+        await pilot.click(table, offset=(4, border + 2))
+        assert keys(stage, LineTable.HeaderClicked) == ["phase", "cpu"]
+        assert table.cursor_key == "worker-001"
 
 
 async def test_the_wheel_scrolls_and_leaves_the_cursor() -> None:

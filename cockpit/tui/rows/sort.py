@@ -37,6 +37,10 @@ class Order(Struct):
         at = keys.index(self.by) if self.by in keys else 0
         self.by = keys[(at + 1) % len(keys)]
 
+    def choose(self, column: str) -> None:
+        """Sort by that column; if it is already, reverse the order."""
+        self.by, self.down = column, column == self.by and not self.down
+
     def apply(self, rows: Sequence[Row], columns: Sequence[Column]) -> list[Row]:
         found = list(rows)
         if self.text:

@@ -55,6 +55,11 @@ class SortedView(View):
             entitle(table, heading(title, len(shown), len(rows), order))
         return shown
 
+    def on_line_table_header_clicked(self, message: LineTable.HeaderClicked) -> None:
+        message.stop()
+        self.orders[message.table.id or ""].choose(message.key)
+        self.draw(self.cockpit.view_state())
+
     def target(self) -> Target | None:
         key = self.table().cursor_key
         return None if key is None else Target(self.KIND, key)

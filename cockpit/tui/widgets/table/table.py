@@ -51,6 +51,9 @@ class LineTable(RowLines, can_focus=True):
     class Selected(_RowMessage):
         """Enter on a row, or a double click."""
 
+    class HeaderClicked(_RowMessage):
+        """A click on the title of the column `key`."""
+
     def __init__(
         self,
         columns: Sequence[Column],
@@ -151,8 +154,16 @@ class LineTable(RowLines, can_focus=True):
             self.post_message(self.Selected(self, self.cursor_key))
 
     def on_click(self, event: events.Click) -> None:
-        row = event.y - HEADER_LINES + self.scroll_offset.y
-        if event.y < HEADER_LINES or row >= len(self._rows):
+        at = event.get_content_offset(self)  # without the border
+        if at is None:
+            return
+        if at.y < HEADER_LINES:
+            titled = [place for place in self._places if place.x <= at.x and place.column.title]
+            if titled:
+                self.post_message(self.HeaderClicked(self, titled[-1].column.key))
+            return
+        row = at.y - HEADER_LINES + self.scroll_offset.y
+        if row >= len(self._rows):
             return
         event.stop()
         self._move(row)
