@@ -15,6 +15,7 @@ from cockpit.tui.app import CockpitApp
 from cockpit.tui.changes.actions import Connection
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.terminal.symbols import Symbols, use_symbols
+from cockpit.tui.views.detail_screen import DetailScreen
 from cockpit.tui.views.ranks.page import RankScreen
 from cockpit.tui.views.ranks.page_facts import section_bar, section_legend, sections
 from cockpit.tui.views.ranks.stack import AskSeconds
@@ -273,3 +274,24 @@ def test_a_rank_that_reports_everything(
         terminal_size=size,
         run_before=lambda pilot: shown(pilot, "ranks", "j", "j", "j", "enter"),
     )
+
+
+async def test_title_is_the_path_and_a_click_on_its_first_part_goes_back(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        for opened, title in (
+            (("2", "enter"), "─Ranks › Rank 0─"),
+            (("4", *":rank 1", "enter"), "─Pods › Rank 1─"),
+            (("1", *":hang", "enter"), "─Overview › Hang · run digits─"),
+            ((*":experiments", "enter"), "─Overview › Experiments─"),
+        ):
+            await seen.press(*opened)
+            await seen.until(lambda: isinstance(seen.app.screen, DetailScreen))
+            assert seen.text.splitlines()[1].startswith(title)
+            await seen.pilot.click(offset=(3, 1))
+            await seen.until(lambda: not isinstance(seen.app.screen, DetailScreen))
+
+
+async def test_title_in_a_few_lines_is_without_the_path(cockpit: Open) -> None:
+    async with cockpit(size=(20, 5)) as seen:
+        await seen.press("2", "enter")
+        assert seen.text.splitlines()[1].startswith("─Rank 0─")

@@ -6,11 +6,11 @@ from textual.content import Content
 from textual.widget import Widget
 
 
-def entitle(widget: Widget, title: str) -> None:
+def entitle(widget: Widget, title: str | Content) -> None:
     """Set the title if it differs.
 
     Textual repaints the widget for every title, and would parse markup in a name from the cluster.
     """
-    content = Content(title)
+    content = Content(title) if isinstance(title, str) else title
     if widget.border_title != content.markup:
         widget.border_title = content

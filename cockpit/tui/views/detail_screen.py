@@ -7,13 +7,17 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.screen import Screen
+from textual.widget import Widget
 
 from cockpit.tui.app_base import AppBase
 from cockpit.tui.dialogs.help import key_lines
 from cockpit.tui.dialogs.reading import Reading
-from cockpit.tui.keys import Key
+from cockpit.tui.keys import TITLES, Key
+from cockpit.tui.main.current_view import Viewing
 from cockpit.tui.main.frame import DrillLine, KeyBar, StatusLine
+from cockpit.tui.main.titles import entitle
 from cockpit.tui.view_state import HEIGHTS, WIDTHS, ViewState
 
 
@@ -56,6 +60,19 @@ class DetailScreen(Screen[None]):
         self.query_one(DrillLine).draw(state)
         refused = frozenset(key.id for key in self.KEYS if self.cockpit.refusal(key.verb))
         self.query_one(KeyBar).draw(self.KEYS, refused)
+
+    def entitle(self, widget: Widget, title: str) -> None:
+        """Title the page with its path: the view below it, which a click opens again, and `title`.
+
+        In a few lines, `title` only.
+        """
+        below = self.app.screen_stack[0]
+        if isinstance(below, Viewing) and not self.has_class("-tiny"):
+            path = "[$accent @click=screen.back]$view[/] › $title"
+            view = TITLES[below.view_name]
+            entitle(widget, Content.from_markup(path, view=view, title=title))
+        else:
+            entitle(widget, title)
 
     def action_back(self) -> None:
         self.dismiss(None)

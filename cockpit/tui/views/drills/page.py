@@ -14,7 +14,6 @@ from cockpit.insight.recovery.measurement import is_settled, recovery
 from cockpit.model.drill import DrillRecord, Recovery
 from cockpit.model.text import one_line
 from cockpit.tui.keys import BY_ID, Key
-from cockpit.tui.main.titles import entitle
 from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.detail_screen import DetailScreen
 from cockpit.tui.views.drills import page_rows
@@ -72,7 +71,7 @@ class DrillScreen(DetailScreen, ScrollKeys):
     def redraw(self, state: ViewState) -> None:
         super().redraw(state)
         past = self.past
-        entitle(self.query_one(VerticalScroll), f"Drill · {past.name} · {past.key}")
+        self.entitle(self.query_one(VerticalScroll), f"Drill · {past.name} · {past.key}")
         record = past.record
         if record is not None:
             style = f"bold ${VERDICT_STYLES[record.verdict]}"

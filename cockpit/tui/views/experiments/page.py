@@ -10,7 +10,6 @@ from textual.binding import Binding, BindingType
 from cockpit.store.store import Store
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.keys import BY_ID, Key
-from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.text import waiting
 from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.detail_screen import DetailScreen
@@ -55,7 +54,7 @@ class ExperimentsPage(DetailScreen):
         table, runs = self.query_one(LineTable), newest_first(state.store)
         table.set_empty(why_empty(state.store))
         table.set_rows(rows(runs, self._marked, state.now_s))
-        entitle(table, f"Experiments · {len(runs)} in MLflow" if runs else "Experiments")
+        self.entitle(table, f"Experiments · {len(runs)} in MLflow" if runs else "Experiments")
 
     def on_line_table_selected(self, message: LineTable.Selected) -> None:
         message.stop()

@@ -20,7 +20,6 @@ from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 from cockpit.tui.keys import BY_ID, Key, shown_key
-from cockpit.tui.main.titles import entitle
 from cockpit.tui.view_state import ShowsLogs, ViewState
 from cockpit.tui.views.detail_screen import DetailScreen
 from cockpit.tui.widgets.scrolling import ScrollKeys
@@ -75,7 +74,7 @@ class HangPage(DetailScreen, ScrollKeys):
         found = verdict(run, state.now_s) if run is not None else None
         self._causes = found.ranks if found is not None else ()
         box = self.query_one(VerticalScroll)
-        entitle(box, f"Hang · run {run.name or run.id}" if run is not None else "Hang")
+        self.entitle(box, f"Hang · run {run.name or run.id}" if run is not None else "Hang")
         width = box.scrollable_content_region.width
         text = content(state.store, run, found, width, state.now_s)
         if not text.is_same(self._shown):

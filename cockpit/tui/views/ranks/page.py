@@ -18,7 +18,6 @@ from cockpit.tui.changes.copies import copies
 from cockpit.tui.changes.object_yaml import yaml
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.keys import BY_ID, Key
-from cockpit.tui.main.titles import entitle
 from cockpit.tui.rows.text import clock
 from cockpit.tui.view_state import ShowsLogs, Target, ViewState
 from cockpit.tui.views.charts.curves import GPU, PLOTS, RunChart, has_gpus, marks_of, shown_for
@@ -97,7 +96,7 @@ class RankScreen(DetailScreen):
         run = current_run(state.store)
         rank = run.ranks.get(self.rank) if run else None
         about = self.query_one("#about", Static)
-        entitle(about, f"Rank {self.rank}")
+        self.entitle(about, f"Rank {self.rank}")
         if run is None or rank is None:
             about.update(Content.styled("This rank no longer exists.", "$muted"))
             return
