@@ -251,8 +251,9 @@ class CockpitApp(Connecting):
         view_state = self.view_state()
         self._entitle(view_state)
         for screen in self.screen_stack:
-            # A screen counts as mounted before its parts are there.
-            if isinstance(screen, Live) and screen.is_mounted and screen.children:
+            # A screen counts as mounted before its parts are there, and while they are removed.
+            is_whole = screen.is_mounted and screen.is_running and screen.children
+            if isinstance(screen, Live) and is_whole:
                 try:
                     screen.redraw(view_state)
                 except Exception as error:

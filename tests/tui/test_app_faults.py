@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import math
 
 import pytest
@@ -8,8 +9,10 @@ from msgspec.structs import replace
 from cockpit.model.event import RankSampled, RunSeen
 from cockpit.model.run import RunState
 from cockpit.store.selectors import current_run
+from cockpit.tui.main.frame import Tabs
 from cockpit.tui.main.screen import MainScreen
 from cockpit.tui.view_state import ViewState
+from cockpit.tui.views.overview.view import OverviewView
 from cockpit.tui.views.ranks.page import RankScreen
 from tests.tui.conftest import Open, Seen
 
@@ -76,3 +79,22 @@ def end_with_nan(seen: Seen) -> None:
         )
     )
     seen.app.tick()
+
+
+async def test_redraw_while_the_screen_is_removed_draws_nothing(
+    cockpit: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Textual removes the parts of a screen one after another when the application ends."""
+    parts: list[bool] = []
+
+    async def on_unmount(self: OverviewView) -> None:
+        screen = self.screen
+        await asyncio.gather(*(tabs._task for tabs in screen.query(Tabs) if tabs._task))
+        parts.append(bool(screen.children))
+        self.cockpit.redraw()
+
+    monkeypatch.setattr(OverviewView, "on_unmount", on_unmount, raising=False)
+    async with cockpit() as seen:
+        await seen.sees("Cluster")
+    assert parts == [True]
+    assert "could not be drawn" not in caplog.text
