@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from cockpit.insight.detectors.gpus import FATAL_XIDS
 from cockpit.insight.detectors.hysteresis import RAISE_AFTER_S
+from cockpit.insight.detectors.memory import DISK, MEMORY, OBJECT_STORE
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.bottleneck import MOSTLY_PERCENT
 from cockpit.model.alert import Severity
@@ -274,7 +275,25 @@ def alert_rules(limits: Thresholds) -> Iterator[AlertRule]:
         f"100 * max by ({NODE}) (ray_node_mem_used) / max by ({NODE}) (ray_node_mem_total) >= "
         f"{_number(limits.memory_percent)}",
         "Node {{ $labels.ip }} uses {{ $value | humanize }} % of its memory",
-        "Fewer data-loader workers or smaller caches; or larger pods",
+        MEMORY.todo,
+        limits,
+    )
+    yield _rule(
+        "node-disk",
+        Severity.WARNING,
+        f"max by ({NODE}) (ray_node_disk_utilization_percentage) >= {_number(limits.disk_percent)}",
+        "Node {{ $labels.ip }} uses {{ $value | humanize }} % of its disk",
+        DISK.todo,
+        limits,
+    )
+    used = f"max by ({PLACE}, instance) (ray_object_store_used_memory)"
+    free = f"max by ({PLACE}, instance) (ray_object_store_available_memory)"
+    yield _rule(
+        "object-store",
+        Severity.WARNING,
+        f"100 * {used} / ({used} + {free}) >= {_number(limits.object_store_percent)}",
+        "Node {{ $labels.instance }} uses {{ $value | humanize }} % of its object store",
+        OBJECT_STORE.todo,
         limits,
     )
     kills = "ray_memory_manager_worker_eviction_total"

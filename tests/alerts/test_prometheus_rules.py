@@ -67,7 +67,14 @@ def test_rules_use_metrics_that_exist() -> None:
     expressions = " ".join(
         [rule.expr for rule in RULES] + [rule.expr for rule in prometheus_rules.recordings()]
     )
-    rays_own = {*RAYS_OWN, "ray_node_mem_total", "ray_memory_manager_worker_eviction_total"}
+    rays_own = {
+        *RAYS_OWN,
+        "ray_node_mem_total",
+        "ray_memory_manager_worker_eviction_total",
+        "ray_node_disk_utilization_percentage",
+        "ray_object_store_used_memory",
+        "ray_object_store_available_memory",
+    }
     asked = set(re.findall(r"\b(?:ray|DCGM|cockpit)[a-z_:]*[_:][A-Za-z_:]+", expressions))
     known = names_of_telemetry().keys() | rays_own | recorded
     assert asked - {"ray_io_cluster", "DCGM_FI_DEV_XID_ERRORS"} <= known
@@ -241,6 +248,28 @@ CASES = [
         "1m20s",
         {"ip": "10.0.0.1"},
         "critical",
+        of_run=False,
+    ),
+    Case(
+        "node-disk",
+        [{"series": 'ray_node_disk_utilization_percentage{ip="10.0.0.1"}', "values": "89x5 91x20"}],
+        "1m40s",
+        "1m20s",
+        {"ip": "10.0.0.1"},
+        of_run=False,
+    ),
+    Case(
+        "object-store",
+        [
+            {"series": 'ray_object_store_used_memory{instance="h:8080"}', "values": "80x5 95x20"},
+            {
+                "series": 'ray_object_store_available_memory{instance="h:8080"}',
+                "values": "20x5 5x20",
+            },
+        ],
+        "2m10s",
+        "1m50s",
+        {"instance": "h:8080"},
         of_run=False,
     ),
     Case(

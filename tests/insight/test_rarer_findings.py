@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
+import pytest
 from msgspec.structs import replace
 
+from cockpit.insight.detectors import memory
 from cockpit.insight.detectors.thresholds import Thresholds
+from cockpit.model.alert import Severity
 from cockpit.model.cluster import Node
 from cockpit.model.event import MetricsReported, NodesListed, RunSeen, SourceHealth
 from cockpit.model.run import RankSample, RunState
@@ -18,12 +21,12 @@ def started(training: Training, limits: Thresholds | None = None) -> Watcher:
     return Watcher(training, limits or Thresholds())
 
 
-def nodes(training: Training, used_bytes: int, gpus: int = 0) -> None:
+def nodes(training: Training, used_bytes: int, gpus: int = 0, **more: int) -> None:
     node = Node(
         "n0", "10.0.0.0", "host", False, True, memory_used_bytes=used_bytes,
         memory_total_bytes=64 * GIB, resources={"GPU": float(gpus)} if gpus else {},
     )  # fmt: skip
-    training.tell(NodesListed(at_s=training.clock, source="ray", nodes=(node,)))
+    training.tell(NodesListed(at_s=training.clock, source="ray", nodes=(replace(node, **more),)))
     training.tell(SourceHealth(at_s=training.clock, source="ray", ok=True))
 
 
@@ -77,6 +80,48 @@ def test_a_node_that_is_nearly_full_is_reported_with_its_ranks() -> None:
     found = watcher.found["node-memory"][1]
     assert found.what == "Node 10.0.0.0 (ranks 0, 1) uses 94 % of its memory"
     assert watcher.raised["node-memory"] <= 12 + 32
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "used", "severity"),
+    [
+        ("node-disk", "disk", 89, None),
+        ("node-disk", "disk", 91, Severity.WARNING),
+        ("node-disk", "disk", 96, Severity.CRITICAL),
+        ("object-store", "object_store", 89, None),
+        ("object-store", "object_store", 99, Severity.WARNING),
+    ],
+)
+def test_disk_or_object_store_that_is_nearly_full_is_reported(
+    kind: str, part: str, used: int, severity: Severity | None
+) -> None:
+    training = Training()
+    watcher = started(training)
+    of = {f"{part}_used_bytes": used * GIB, f"{part}_total_bytes": 100 * GIB}
+    for _ in training.go(90):
+        nodes(training, GIB, **of)
+        watcher.look()
+    if severity is None:
+        assert kind not in watcher.found
+        return
+    found = watcher.found[kind][1]
+    assert (found.subject, found.severity) == ("node 10.0.0.0", severity)
+    assert found.what == f"Node 10.0.0.0 uses {used} % of its {part.replace('_', ' ')}"
+    assert 30 <= watcher.raised[kind] - 12 <= 62
+
+
+def test_disk_that_nodes_share_is_reported_once() -> None:
+    training = Training()
+    training.start()
+    full = Node("a", "127.0.0.2", "host", False, True, disk_used_bytes=99, disk_total_bytes=100)
+    shared = (
+        full,
+        replace(full, id="b", ip="127.0.0.3"),
+        replace(full, id="c", ip="127.0.0.4", hostname="other"),
+    )
+    training.tell(NodesListed(at_s=training.clock, source="ray", nodes=shared))
+    found = memory.find(training.store, training.run, Thresholds())
+    assert [it.subject for it in found] == ["node 127.0.0.4", "node 127.0.0.2"]
 
 
 def test_memory_that_grows_on_a_node_is_reported_before_it_is_full() -> None:

@@ -32,6 +32,8 @@ from cockpit.store.store import Store
 
 SOURCE_OF = {
     "node-memory": "ray",
+    "node-disk": "ray",
+    "object-store": "ray",
     "unused-gpus": "ray",
     failed_jobs.KIND: "ray",
     out_of_memory.KIND: "deaths",

@@ -55,6 +55,8 @@ RAISE_AFTER_S = {
     "gpu-underused": 60.0,
     "gpu-memory": 60.0,
     "node-memory": 30.0,
+    "node-disk": 30.0,
+    "object-store": 60.0,
     "unused-gpus": 120.0,
     "poor-scaling": 60.0,
     "low-goodput": 60.0,

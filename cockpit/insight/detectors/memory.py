@@ -1,4 +1,4 @@
-"""Growing memory: predict when it reaches the limit.
+"""Full memory, disks and object stores, and growing memory: predict when it reaches the limit.
 
 time to limit = (limit - used) / slope
 
@@ -6,13 +6,15 @@ The slope is Theil-Sen over twelve blocks of the last ten minutes, once warmed u
 down is a cache that fills: the second half must grow at least half as fast as the total. The limit
 of a rank's GPU is its memory; of a node, its memory, with the growth of all ranks on it together. A
 node that is nearly full is reported regardless of its growth, since Ray kills a worker at 95 % of
-it (RAY_memory_usage_threshold).
+it (RAY_memory_usage_threshold). Disks and object stores are reported by their use only.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import pairwise
 
 from msgspec import Struct
@@ -31,6 +33,40 @@ BLOCKS = 12
 FEWEST = 24
 _GIB = 1 << 30
 _SOON_S = 600.0
+
+
+class Part(Struct, frozen=True):
+    """A part of a node that may be full."""
+
+    kind: str
+    name: str
+    critical_percent: float
+    effect: str
+    """What Ray does when it is full."""
+    todo: str
+
+
+MEMORY = Part(
+    "node-memory",
+    "memory",
+    0.0,
+    "Ray kills a worker at 95 %",
+    "Fewer data-loader workers or smaller caches; or larger pods",
+)
+DISK = Part(
+    "node-disk",
+    "disk",
+    95.0,  # RAY_local_fs_capacity_threshold
+    "Ray spills no objects to it from 95 %",
+    "Delete old checkpoints, logs and Ray sessions; or use a larger disk",
+)
+OBJECT_STORE = Part(
+    "object-store",
+    "object store",
+    math.inf,
+    "Ray spills objects to disk from 80 %",  # RAY_object_spilling_threshold
+    "Keep fewer object references, or start the node with a larger --object-store-memory",
+)
 
 
 class Growth(Struct, frozen=True):
@@ -66,8 +102,8 @@ def growth_bytes_per_s(series: Series, since_s: float, least_bytes: float) -> fl
 
 
 def find(store: Store, run: RunView, limits: Thresholds) -> list[Finding]:
-    """`gpu-memory` of a rank, `node-memory` of a node."""
-    return _gpus(run, limits) + _nodes(store, run, limits)
+    """`gpu-memory` of a rank; `node-memory`, `node-disk` and `object-store` of a node."""
+    return _gpus(run, limits) + _nodes(store, run, limits) + _disks_and_stores(store, run, limits)
 
 
 def _since(run: RunView, limits: Thresholds) -> float | None:
@@ -111,7 +147,7 @@ def _nodes(store: Store, run: RunView, limits: Thresholds) -> list[Finding]:
             continue
         ranks = by_ip.get(node.ip, []) if node.ip else []
         if 100 * used / total >= limits.memory_percent:
-            found.append(_full(node, used, total, run, ranks, limits))
+            found.append(_full(MEMORY, node, used, total, limits.memory_percent, run, ranks))
             continue
         if since is None or not ranks:
             continue
@@ -121,6 +157,25 @@ def _nodes(store: Store, run: RunView, limits: Thresholds) -> list[Finding]:
             what = f"Memory of node {node.ip} ({format.ranks(rank.rank for rank in ranks)})"
             found.append(_growing("node-memory", f"node {node.ip}", what, it, run, limits))
     return found
+
+
+def _disks_and_stores(store: Store, run: RunView, limits: Thresholds) -> list[Finding]:
+    """A disk is reported once for each host: the nodes of a local cluster share it."""
+    alive = [node for node in store.nodes.values() if node.alive]
+    hosts = {node.hostname or node.id: node for node in reversed(alive)}.values()
+    parts = [
+        *((DISK, it, it.disk_used_bytes, it.disk_total_bytes, limits.disk_percent) for it in hosts),
+        *(
+            (OBJECT_STORE, it, it.object_store_used_bytes, it.object_store_total_bytes,
+             limits.object_store_percent)
+            for it in alive
+        ),
+    ]  # fmt: skip
+    return [
+        _full(part, node, used, total, percent, run)
+        for part, node, used, total, percent in parts
+        if used is not None and total and 100 * used / total >= percent
+    ]
 
 
 def _growing(
@@ -142,16 +197,23 @@ def _growing(
 
 
 def _full(
-    node: Node, used: int, total: int, run: RunView, ranks: list[RankView], limits: Thresholds
+    part: Part,
+    node: Node,
+    used: int,
+    total: int,
+    limit_percent: float,
+    run: RunView,
+    ranks: Sequence[RankView] = (),
 ) -> Finding:
     whose = f" ({format.ranks(rank.rank for rank in ranks)})" if ranks else ""
+    name, percent = node.ip or node.hostname, 100 * used / total
     return Finding(
-        "node-memory",
-        f"node {node.ip or node.hostname}",
-        Severity.CRITICAL,
-        f"Node {node.ip or node.hostname}{whose} uses {100 * used / total:.0f} % of its memory",
-        f"{used / _GIB:.3g} of {total / _GIB:.3g} GiB; threshold {limits.memory_percent:g} %, Ray "
-        "kills a worker at 95 %",
-        "Fewer data-loader workers or smaller caches; or larger pods",
+        part.kind,
+        f"node {name}",
+        Severity.CRITICAL if percent >= part.critical_percent else Severity.WARNING,
+        f"Node {name}{whose} uses {percent:.0f} % of its {part.name}",
+        f"{used / _GIB:.3g} of {total / _GIB:.3g} GiB; threshold {limit_percent:g} %, "
+        f"{part.effect}",
+        part.todo,
         run.id,
     )

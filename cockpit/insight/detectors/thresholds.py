@@ -97,6 +97,10 @@ class Thresholds(Struct, frozen=True):
     """Of the limit, in the window: less is noise."""
     memory_percent: float = 92.0
     """Of a node's memory in use. Ray kills workers at 95 (RAY_memory_usage_threshold)."""
+    disk_percent: float = 90.0
+    """Of a node's disk in use. From 95 Ray spills no objects (RAY_local_fs_capacity_threshold)."""
+    object_store_percent: float = 90.0
+    """Of its object store in use. Ray spills objects from 80 (RAY_object_spilling_threshold)."""
 
     idle_gpu_percent: float = 5.0
     """A GPU of the run below this use is idle …"""
