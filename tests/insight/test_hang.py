@@ -226,6 +226,37 @@ def test_rank_that_lies_about_its_sequence_is_ignored() -> None:
     assert any("implausible" in line for line in found.evidence)
 
 
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {},
+        {
+            "reached": (Reached(0, 30_000, 29_999),),
+            "collectives": (
+                Collective(0, 5, "all_reduce", "float32 [1024]", 31.0),
+                Collective(0, 30_000, "all_reduce", "float32 [1024]", 31.0),
+            ),
+        },
+    ],
+    ids=["alone", "beside the right one"],
+)
+def test_rank_that_reports_an_old_collective_as_pending_is_ignored(lie: dict[str, object]) -> None:
+    waiting = [dump(rank, 1, 30_000, waits=True) for rank in (0, 2)]
+    liar = dump(3, 1, 5, waits=True, **lie)
+    found = judged(hung([dump(1, 0, 29_999, waits=False), *waiting, liar]))
+    assert (found.kind, found.ranks, found.confidence) == (Kind.USER, (1,), Confidence.HIGH)
+    assert "ignored for implausible sequences: rank 3" in found.evidence
+
+
+def test_network_is_no_certain_cause_while_the_sequence_of_a_member_is_ignored() -> None:
+    pair = ProcessGroup("0", "default_pg", (0, 1))
+    dumps = [dump(1, 0, 2**40, waits=False), dump(0, 1, 3, waits=True)]
+    found = judged(hung(dumps, groups=(pair,), ranks=2))
+    assert (found.kind, found.confidence) == (Kind.NETWORK, Confidence.LOW)
+    assert "and it is not known whether rank 1 called it." in found.sentence
+    assert "all members" not in found.sentence
+
+
 def test_rank_that_reports_less_than_the_collective_it_is_in_is_not_the_cause() -> None:
     ranks = [dump(rank, 1, 3, waits=True) for rank in (0, 2)]
     liar = dump(3, 1, 3, waits=True, reached=(Reached(0, 1, 1),))

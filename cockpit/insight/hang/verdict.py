@@ -221,13 +221,17 @@ class _Case:
         cause = "the cause is the network or the transport"
         if faulty:
             cause = f"the GPU of {format.ranks(faulty)} reported an Xid error"
+        called = f"all members of the group have called it: {cause}"
+        if ignored := sorted(set(self._waits.implausible) & set(wait.group.members)):
+            called = f"it is not known whether {format.ranks(ignored)} called it"
         sentence = (
             f"{ranks_text(ranks)} {has_or_have(ranks)} waited in {collective_text(wait)} for "
-            f"{format.in_seconds(wait.collective.age_s, 0)}, and all members of the group have "
-            f"called it: {cause}."
+            f"{format.in_seconds(wait.collective.age_s, 0)}, and {called}."
         )
         kind, causes = (Kind.GPU, list(faulty)) if faulty else (Kind.NETWORK, ranks)
-        return self._made(kind, causes, [sentence, *self._where(causes)], True)
+        made = self._made(kind, causes, [sentence, *self._where(causes)], True)
+        # A rank whose sequences are ignored may be the one for which the others wait.
+        return replace(made, confidence=Confidence.LOW) if self._waits.implausible else made
 
     def _progressing(self, wait: Wait, unknown: set[int]) -> Verdict:
         sentence = (

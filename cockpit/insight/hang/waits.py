@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from cockpit.model.hang import Collective, ProcessGroup
+from cockpit.model.hang import Collective, Dump, ProcessGroup
 from cockpit.store.hang import HangView
 
 PLAUSIBLE_AHEAD = 10_000
-"""Collectives that a rank can be ahead of the others of its group."""
+"""Collectives that a rank can be ahead of the others of its group, or behind them."""
 SAME_SHAPE = frozenset({"all_reduce", "broadcast", "all_gather", "reduce", "reduce_scatter"})
 """Collectives whose input has the same type and sizes on all ranks."""
 
@@ -60,14 +60,14 @@ class Waits(Struct):
 def waits(view: HangView) -> Waits:
     by_group = _reached(view)
     found = Waits(peers=_peers(view), reached=by_group)
-    implausible: set[int] = set()
+    implausible = {rank for rank, dump in view.dumps.items() if _contradicts_itself(dump.dump)}
     entries: dict[ProcessGroup, dict[int, dict[int, Collective]]] = defaultdict(dict)
     for rank, dump in view.dumps.items():
         for one in dump.dump.collectives:
             entries[dump.group(one)].setdefault(one.seq, {})[rank] = one
     for reached in by_group.values():
         usual = sorted(reached.values())[(len(reached) - 1) // 2]
-        implausible |= {r for r, seq in reached.items() if seq > usual + PLAUSIBLE_AHEAD}
+        implausible |= {r for r, seq in reached.items() if abs(seq - usual) > PLAUSIBLE_AHEAD}
     for group, by_seq in entries.items():
         reached = {r: seq for r, seq in by_group.get(group, {}).items() if r not in implausible}
         first = min((seq for seq, of in by_seq.items() if _waiting(of, implausible)), default=None)
@@ -85,6 +85,15 @@ def waits(view: HangView) -> Waits:
         ]
     found.implausible = tuple(sorted(implausible))
     return found
+
+
+def _contradicts_itself(dump: Dump) -> bool:
+    """Whether it waits in a collective although it has completed far later ones of the group."""
+    completed = {one.group: one.completed for one in dump.reached}
+    return any(
+        not one.done and one.seq < completed.get(one.group, 0) - PLAUSIBLE_AHEAD
+        for one in dump.collectives
+    )
 
 
 def _waiting(by_rank: Mapping[int, Collective], but: set[int]) -> dict[int, Collective]:
