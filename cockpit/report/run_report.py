@@ -40,7 +40,7 @@ def report(
     """
     when = extent(run)
     useful = goodput(run, when.end_s)
-    percent = useful.percent if useful is not None and useful.wall_s > 0 else None
+    percent = useful.percent if useful is not None else None
     others = others_of_job(store, run, past)
     interval = save_interval(run, useful, others) if useful is not None else None
     line, tone = overview.verdict(store, run, percent, left=left)

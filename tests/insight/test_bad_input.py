@@ -62,7 +62,7 @@ def test_garbage_breaks_no_diagnosis(seed: int) -> None:
         reported = diagnosis(training.store, training.run, training.clock)
         summary(training.store, training.run)
         if reported.goodput is not None:
-            total = reported.goodput.useful_s + sum(reported.goodput.lost_s.values())
+            total = sum(reported.goodput.seconds.values())
             assert total == pytest.approx(reported.goodput.wall_s)
             assert min(reported.goodput.lost_s.values(), default=0.0) >= 0
         if reported.shares is not None:

@@ -154,7 +154,7 @@ def test_goodput_and_losses_add_up_to_the_wall_time() -> None:
     found = goodput(training.run, training.clock)
     assert found is not None
     assert found.wall_s == pytest.approx(training.now_s)
-    assert found.useful_s + sum(found.lost_s.values()) == pytest.approx(found.wall_s)
+    assert sum(found.seconds.values()) == pytest.approx(found.wall_s)
     assert sum(percent for _, percent in found.parts) == pytest.approx(100)
     # Attempt 1 took 4 s to be placed and 9 to its first record; attempt 2 the same, after 20 s.
     assert found.lost_s["starting"] == pytest.approx(13, abs=1)
@@ -397,7 +397,7 @@ def test_lost_time_costs_gpu_hours_and_money() -> None:
     assert good is not None
     found = cost(good, 2, price_per_gpu_hour=4.0)
     assert found is not None
-    assert found.lost == pytest.approx((good.wall_s - good.useful_s) * 2 / 3600)
+    assert found.lost == pytest.approx(sum(good.lost_s.values()) * 2 / 3600)
     assert found.lost_money == pytest.approx(4 * found.lost)
     assert cost(good, 0) is None
 

@@ -7,15 +7,18 @@ from typing import Any
 import pytest
 
 from cockpit.alerts import settings
+from cockpit.cli.read.alerts import sentences
 from cockpit.cli.read.snapshot import cost_so_far, status
 from cockpit.config import file
 from cockpit.insight.detectors.findings import findings
+from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.diagnosis import diagnosis
 from cockpit.insight.metrics.goodput import goodput
 from cockpit.insight.metrics.prices import Prices, money_per_hour, parse
 from cockpit.model.alert import Severity
 from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.error import UsageError
+from cockpit.tui.views.overview import diagnosis_panel
 from tests.insight.training_run import Training
 
 PRICES = Prices({"gpu": 36.0, "cpu": 1.8}, currency="EUR")
@@ -47,12 +50,29 @@ def test_cost_is_the_wall_time_and_its_lost_part_at_the_price(training: Training
     spent = diagnosis(training.store, training.run, training.clock, prices=PRICES).cost
     good = goodput(training.run, training.clock)
     assert good is not None
+    assert good.useful_s is not None
     assert spent is not None
     assert spent.spent == pytest.approx(good.wall_s * 37.8 / 3600)
     assert spent.lost_money == pytest.approx((good.wall_s - good.useful_s) * 37.8 / 3600)
     assert spent.gpus == 0
     assert spent.text == f"{spent.spent:.2f} EUR, {spent.lost_money:.2f} EUR of it in lost time"
     assert diagnosis(training.store, training.run, training.clock).cost is None
+
+
+def test_cost_of_lost_time_is_not_known_before_progress_is() -> None:
+    training = Training(change=lambda sample, second: None, gpus=True)
+    training.start()
+    training.now_s += 3_600
+    found = diagnosis(
+        training.store, training.run, training.clock, limits=Thresholds(price_per_gpu_hour=1.0)
+    )
+    assert found.cost is not None
+    assert found.cost.lost_money is None
+    assert found.cost.text == "2.01"
+    assert [line for line in sentences(found, []) if line] == [
+        "Goodput: unknown 100 %", "Cost so far: 2.01",
+    ]  # fmt: skip
+    assert "lost" not in diagnosis_panel.facts(found, 80).plain.split()
 
 
 @pytest.mark.parametrize(

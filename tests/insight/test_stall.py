@@ -7,9 +7,12 @@ from itertools import pairwise
 import pytest
 
 from cockpit.cli.output.run_rows import run_lines
+from cockpit.insight.detectors.findings import findings
 from cockpit.insight.metrics.goodput import goodput
 from cockpit.insight.metrics.stall import Stall, stall, stalls
+from cockpit.insight.metrics.summary import summary
 from cockpit.model.event import MetricsReported, RanksDumped
+from cockpit.report.run_report import report
 from tests.insight.test_hang import LOOP, REDUCE, WORLD, dump
 from tests.insight.training_run import RUN, T0, Training
 
@@ -80,7 +83,7 @@ def test_hang_that_ended_the_attempt_is_stalled_time() -> None:
     found = goodput(training.run, training.clock)
     assert found is not None
     assert found.lost_s["stalled"] == pytest.approx(600, abs=3)
-    assert sum(found.lost_s.values()) + found.useful_s == pytest.approx(found.wall_s)
+    assert sum(found.seconds.values()) == pytest.approx(found.wall_s)
 
 
 def test_run_that_only_reports_stalls_by_the_pace_of_its_reports() -> None:
@@ -97,6 +100,63 @@ def test_run_that_only_reports_stalls_by_the_pace_of_its_reports() -> None:
 def test_pace_is_unknown_before_three_instants_of_progress() -> None:
     training = reporting([20.0, 30.0], 40)
     assert stall(training.run, training.clock + 10_000) is None
+
+
+@pytest.mark.parametrize("at", [[], [20.0], [20.0, 30.0]])
+def test_training_without_known_progress_is_neither_useful_nor_lost(at: list[float]) -> None:
+    training = reporting(at, 40)
+    found = goodput(training.run, training.clock + 3_600)
+    assert found is not None
+    assert (found.useful_s, found.percent) == (None, None)
+    assert found.unknown_s == pytest.approx(3_648)
+    assert sum(found.seconds.values()) == pytest.approx(found.wall_s)
+    assert summary(training.store, training.run).goodput_percent is None
+    raised = findings(training.store, training.run, training.clock + 3_600)
+    assert "low-goodput" not in [it.kind for it in raised]
+    reported = report(training.store, training.run)
+    assert "goodput" not in reported.verdict
+    assert sum(percent for _, percent in found.parts) == pytest.approx(100)
+
+
+def test_training_is_useful_from_the_third_report_on() -> None:
+    training = reporting([20.0, 30.0, 40.0], 40)
+    found = goodput(training.run, training.clock)
+    assert found is not None
+    assert found.unknown_s == 0.0
+    assert found.percent == pytest.approx(80, abs=15)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(0, "useful"), (1, "unknown")], ids=["progress", "no progress"]
+)
+def test_training_without_reports_is_useful_if_the_watchdog_of_its_ranks_reports_progress(
+    number: int, kind: str
+) -> None:
+    training = reporting([], 40)
+    training.tell(
+        RanksDumped(
+            at_s=training.clock, source="telemetry", run_id=RUN, attempt=1,
+            dumps=(dump(0, 0, 1, waits=False, number=number, usual_s=None),), stacks=(LOOP,),
+            groups=(WORLD,), silent=(),
+        )
+    )  # fmt: skip
+    found = goodput(training.run, training.clock)
+    assert found is not None
+    assert found.seconds == pytest.approx({kind: 48.0, "starting": 4.0})
+
+
+def test_later_attempt_without_reports_is_unknown_after_longer_than_the_usual_interval() -> None:
+    training = reporting([20.0, 30.0, 40.0], 60)
+    training.end("died")
+    training.start()
+    usual = goodput(training.run, training.clock + 10)
+    late = goodput(training.run, training.clock + 3_600)
+    assert usual is not None
+    assert late is not None
+    assert usual.unknown_s == 0.0
+    assert late.unknown_s == pytest.approx(3_608)
+    assert late.percent is not None
+    assert late.percent < 3
 
 
 def test_attempt_that_starts_does_not_stall() -> None:

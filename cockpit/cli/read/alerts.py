@@ -134,7 +134,7 @@ def sentences(reported: Diagnosis | None, found: list[Finding]) -> list[str]:
         facts.append(f"Lost if killed now: {steps}{format.age(reported.at_risk.seconds)}")
     if reported.save_interval is not None:
         facts.append(f"Saving {reported.save_interval.text} ({reported.save_interval.why})")
-    if reported.cost is not None and reported.cost.gpus:
+    if reported.cost is not None and reported.cost.gpus and reported.knows_lost_time:
         facts.append(f"Lost so far: {reported.cost.lost:.2f} GPU-hours")
     if reported.cost is not None and reported.cost.text:
         facts.append(f"Cost so far: {reported.cost.text}")

@@ -31,7 +31,7 @@ class Cost(Struct, frozen=True):
     spent: float | None = None
     """Money; None without a price."""
     lost_money: float | None = None
-    """The part of `spent` in which the run did not get on."""
+    """The part of `spent` in which the run did not get on; None if that is not known."""
     currency: str = ""
     budget: float = 0.0
     """0: none."""
@@ -44,10 +44,11 @@ class Cost(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The money, for people; empty without a price."""
-        if self.spent is None or self.lost_money is None:
+        if self.spent is None:
             return ""
-        spent, lost = (money(value, self.currency) for value in (self.spent, self.lost_money))
-        line = f"{spent}, {lost} of it in lost time"
+        line = money(self.spent, self.currency)
+        if self.lost_money is not None:
+            line += f", {money(self.lost_money, self.currency)} of it in lost time"
         if self.budget > 0:
             percent = 100 * self.spent / self.budget
             line += f"; {percent:.0f} % of the budget of {money(self.budget, self.currency)}"
@@ -66,13 +67,13 @@ def cost(
     if gpus <= 0 and per_hour <= 0:
         return None
     hours = {cause: seconds * gpus / 3600 for cause, seconds in found.lost_s.items()}
-    lost_s = sum(found.lost_s.values())
+    lost_s = None if found.useful_s is None else sum(found.lost_s.values())
     return Cost(
         gpus,
         found.wall_s * gpus / 3600,
         hours if gpus > 0 else {},
         found.wall_s / 3600 * per_hour if per_hour > 0 else None,
-        lost_s / 3600 * per_hour if per_hour > 0 else None,
+        lost_s / 3600 * per_hour if per_hour > 0 and lost_s is not None else None,
         prices.currency,
         prices.budget,
     )

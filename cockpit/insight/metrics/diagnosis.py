@@ -40,6 +40,10 @@ class Diagnosis(Struct, frozen=True):
     gpus: GpuUse | None = None
     save_interval: SaveInterval | None = None
 
+    @property
+    def knows_lost_time(self) -> bool:
+        return self.goodput is not None and self.goodput.useful_s is not None
+
 
 def diagnosis(
     store: Store,

@@ -14,6 +14,8 @@ Losses by cause, disjoint, so that with the useful time they add up to the wall 
     redone steps                (last step of attempt k - first of attempt k+1 + 1) * step time
     stalled                     no progress, beyond what the run's own pace explains (see `stall`)
 
+Training time in which no progress is known is neither useful nor lost: it is unknown.
+
 The wall time starts with the run's first state and ends with its last, or now.
 """
 
@@ -29,7 +31,7 @@ from cockpit.format import in_hours
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import newest_s, stepping_since
 from cockpit.insight.metrics.robust_statistics import finite, median
-from cockpit.insight.metrics.stall import stalls
+from cockpit.insight.metrics.stall import stalls, unseen_s
 from cockpit.insight.metrics.timeline import Activity, stretches
 from cockpit.model.alert import Finding, Severity
 from cockpit.store.run import RUN_POINTS, RunView
@@ -38,6 +40,8 @@ from cockpit.store.series import Series
 CHECKPOINT = "checkpoint stall"
 REDONE = "redone steps"
 STALLED = "stalled"
+UNKNOWN = "unknown"
+"""Beside the causes: whether that time was useful is not known."""
 CAUSES = (
     *(doing.value for doing in Activity if doing is not Activity.TRAINING),
     CHECKPOINT,
@@ -50,22 +54,34 @@ _ALIKE = 8
 
 
 class Goodput(Struct, frozen=True):
-    """Seconds; `useful_s` and the losses add up to `wall_s`."""
+    """Seconds; `useful_s`, `unknown_s` and the losses add up to `wall_s`."""
 
     wall_s: float
-    useful_s: float
+    useful_s: float | None
+    """None while it is not known which part of the training time was."""
     lost_s: dict[str, float]
     """By cause, one of CAUSES, the largest first; without those of nothing."""
+    unknown_s: float = 0.0
 
     @property
-    def percent(self) -> float:
-        return 100.0 * self.useful_s / self.wall_s if self.wall_s > 0 else 0.0
+    def percent(self) -> float | None:
+        if self.useful_s is None or self.wall_s <= 0:
+            return None
+        return 100.0 * self.useful_s / self.wall_s
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """`useful`, each cause, and `unknown`, without what is not known or nothing."""
+        useful = {} if self.useful_s is None else {"useful": self.useful_s}
+        unknown = {UNKNOWN: self.unknown_s} if self.unknown_s > 0 else {}
+        return {**useful, **self.lost_s, **unknown}
 
     @property
     def parts(self) -> tuple[tuple[str, float], ...]:
-        """`useful` and each cause with its percent of the wall time."""
-        named = (("useful", self.useful_s), *self.lost_s.items())
-        return tuple((name, 100.0 * part / self.wall_s) for name, part in named if self.wall_s > 0)
+        """The same as percent of the wall time."""
+        if self.wall_s <= 0:
+            return ()
+        return tuple((name, 100.0 * part / self.wall_s) for name, part in self.seconds.items())
 
 
 def goodput(run: RunView, now_s: float) -> Goodput | None:
@@ -87,7 +103,12 @@ def goodput(run: RunView, now_s: float) -> Goodput | None:
         lost[cause] = min(left, max(0.0, seconds)) if math.isfinite(seconds) else 0.0
         left -= lost[cause]
     by_size = sorted(lost.items(), key=lambda item: -item[1])
-    return Goodput(wall, left, {cause: s for cause, s in by_size if s > 0})
+    losses = {cause: s for cause, s in by_size if s > 0}
+    unseen = unseen_s(run, now_s)
+    if unseen is None:
+        return Goodput(wall, None, losses, left)
+    unknown = min(left, unseen)
+    return Goodput(wall, left - unknown, losses, unknown)
 
 
 def redone_s(run: RunView) -> float:
@@ -136,6 +157,7 @@ def find(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:
     if (
         found is None
         or found.wall_s < limits.goodput_after_s
+        or found.percent is None
         or found.percent >= limits.goodput_percent
         or stepping_since(run) is None
         or newest_s(run) is None

@@ -27,7 +27,7 @@ from cockpit.insight.hang.verdict import verdict
 from cockpit.insight.metrics.progress import is_going
 from cockpit.insight.metrics.robust_statistics import median
 from cockpit.insight.metrics.timeline import Activity, Stretch, stretches
-from cockpit.store.run import RunView
+from cockpit.store.run import AttemptView, RunView
 
 FLOOR_S = 30.0
 _TIMES_NEIGHBOR = 4.0
@@ -95,6 +95,32 @@ def stalls(run: RunView, now_s: float) -> list[tuple[float, float]]:
         if last >= 0 and times[last] >= part.begin_s - 1.0 and part.end_s - times[last] > bound:
             spans.append((times[last] + _usual_s(lengths), part.end_s))
     return [(begin_s, end_s) for begin_s, end_s in sorted(spans + hung) if begin_s < end_s]
+
+
+def unseen_s(run: RunView, now_s: float) -> float | None:
+    """Return the seconds of training in attempts that made no progress for longer than usual.
+
+    None while no stall could be detected: the pace is unknown, and no watchdog has reported that
+    the ranks make progress, or since when they make none.
+    """
+    times = progress_s(run)
+    if len(times) < _FEWEST:
+        is_watched = run.hang.at_s is not None
+        is_explained = not run.hang.dumps or _hang(run, now_s) is not None
+        return 0.0 if is_watched and is_explained else None
+    lengths = _gaps(times)
+    bound = _bound_s(lengths, max(lengths[-_UNTHINNED:]))
+    return sum(
+        part.length_s
+        for part in stretches(run, now_s)
+        if part.doing is Activity.TRAINING
+        and part.length_s > bound
+        and not _has_progress(run.attempts.get(part.attempt))
+    )
+
+
+def _has_progress(attempt: AttemptView | None) -> bool:
+    return attempt is None or attempt.first_step_s is not None or attempt.reported_s is not None
 
 
 def _hang(run: RunView, now_s: float) -> Stall | None:

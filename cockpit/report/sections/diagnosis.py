@@ -34,11 +34,10 @@ def goodput_section(found: Goodput | None, spent: Cost | None) -> Section:
     if found is None or found.wall_s <= 0:
         return Section("goodput", "Goodput", ())
     shares = tuple(Share(name, percent) for name, percent in found.parts)
-    seconds = {"useful": found.useful_s, **found.lost_s}
     rows = tuple(
         (
             share.name,
-            seconds[share.name],
+            found.seconds[share.name],
             share.percent,
             spent.lost_gpu_hours.get(share.name) if spent is not None else None,
         )

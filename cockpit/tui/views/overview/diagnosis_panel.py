@@ -30,6 +30,7 @@ _LOSS_STYLES = {
     "resize": "curve-5",
     "stalled": "warning",
     "ending": "muted",
+    "unknown": "muted",
 }
 
 
@@ -59,7 +60,7 @@ def facts(found: Diagnosis, width: int) -> Content:
         lines.append(_fact("at risk", text, saved or "no checkpoint yet", width))
     if found.save_interval is not None:
         lines.append(_fact("saving", found.save_interval.text, found.save_interval.why, width))
-    if found.cost is not None and found.cost.gpus:
+    if found.cost is not None and found.cost.gpus and found.knows_lost_time:
         cost = found.cost
         more = f"of {_gpu_time(cost.all_gpu_hours)}, {cost.gpus:g} GPUs"
         lines.append(_fact("lost", _gpu_time(cost.lost), more, width))

@@ -217,7 +217,7 @@ def _phase(view_state: ViewState, run: RunView) -> Content | None:
 
 def _worked_out(view_state: ViewState, run: RunView, found: Diagnosis) -> list[tuple[str, str]]:
     pairs = []
-    if found.goodput is not None:
+    if found.goodput is not None and found.goodput.percent is not None:
         pairs.append(("goodput", format.percent(found.goodput.percent)))
     if found.eta is not None:
         left_s = max(0.0, found.eta.at_s + found.eta.left_s - view_state.now_s)
