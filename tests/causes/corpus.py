@@ -262,6 +262,20 @@ USER = [
             ("no-driver", "rank 0: RuntimeError: Found no NVIDIA driver on your system."),
             ("device-assert", "rank 1: RuntimeError: CUDA error: device-side assert triggered"),
             ("start-raises", "the worker group did not start: RuntimeError: bad backend"),
+            ("key-named-preempted", "rank 0: KeyError: 'preempted'"),
+            (
+                "attribute-named-preempted",
+                "rank 1: AttributeError: 'NoneType' object has no attribute 'preempted'",
+            ),
+            (
+                "value-with-no-route",
+                "rank 0: ValueError: Unable to infer: no route to host parameter",
+            ),
+            (
+                "value-with-no-space",
+                "rank 0: ValueError: token 'no space left on device' is not in the vocabulary",
+            ),
+            ("index-named-sigkill", "rank 0: IndexError: no such index: SIGKILL"),
         ],
     ),
     Case(
@@ -323,6 +337,37 @@ USER = [
             "OSError: [Errno 28] No space left on device: cache is off",
             *traceback("ValueError: no"),
         ),
+        is_job=True,
+    ),
+    Case(
+        "assertion-about-a-hang",
+        C.USER,
+        failed(*traceback("AssertionError: expected the job hung for 0 s")),
+        is_job=True,
+    ),
+    Case(
+        "exception-before-a-failing-cleanup",
+        C.USER,
+        failed(
+            *traceback("ValueError: bad lr"),
+            "atexit: [Errno 5] Input/output error while closing log",
+        ),
+        is_job=True,
+    ),
+    Case(
+        "exception-before-an-ignored-one",
+        C.USER,
+        failed(
+            *traceback("ValueError: bad lr"),
+            "Exception ignored in: <function Log.__del__ at 0x7f>",
+            *traceback("OSError: [Errno 5] Input/output error"),
+        ),
+        is_job=True,
+    ),
+    Case(
+        "exception-before-a-warning",
+        C.USER,
+        failed(*traceback("ValueError: bad lr"), "wandb: WARNING network is unreachable, offline"),
         is_job=True,
     ),
     Case(
@@ -635,6 +680,16 @@ NETWORK_AND_STORAGE = [
         (1,),
     ),
     Case(
+        "tracker-timeout",
+        C.NETWORK,
+        failed(
+            *traceback(
+                "wandb.errors.errors.CommError: Run initialization has timed out after 90.0 sec."
+            )
+        ),
+        is_job=True,
+    ),
+    Case(
         "infiniband",
         C.NETWORK,
         attempt(
@@ -653,6 +708,16 @@ NETWORK_AND_STORAGE = [
                 "rank 0: RuntimeError: Timed out waiting 30000ms for recv operation to complete",
             ),
         )
+    ),
+    Case(
+        "disk-full-long-after-a-caught-exception",
+        C.STORAGE,
+        failed(
+            *traceback("ValueError: bad image, skipped"),
+            *(f"step {step}" for step in range(60)),
+            "write failed: No space left on device",
+        ),
+        is_job=True,
     ),
     Case(
         "disk-full",

@@ -34,7 +34,7 @@ LOG_TAIL_S = 120.0
 """A job that fails later than this after an attempt failed for another reason."""
 REPORTED, TRACEBACK, EARLIER = 20, 15, -25
 """Added to the weight of an exception that Ray Train names or that is in the last traceback; and of
-any line before that traceback."""
+any line before that traceback, or after it if the traceback shows a cause."""
 DRILL_WEIGHT, OTHER_DRILL_WEIGHT, DRILL_SUPPORT = 96, 50, 20
 MEMORY_KILL_WEIGHT, MEMORY_KILL_NEAR_WEIGHT = 98, 72
 HANG_WEIGHT = 72
@@ -42,11 +42,18 @@ DEAD_NODE_WEIGHT = 70
 WITHDRAWN_WEIGHT, ALL_WITHDRAWN_WEIGHT, LONG_WITHDRAWN_WEIGHT = 93, 70, 50
 LINES, LINE = 1_000, 2_000
 """The number of last lines of a log that are matched, and of first characters of each."""
+CLEANUP = 50
+"""The most lines after an exception that ended its process; with more, the process continued."""
 EXIT_CODE = "Job entrypoint command failed with exit code"
 _RANKS = re.compile(r"^ranks? (\d+(?:, \d+)*): (.*)$", re.DOTALL)
 _RANKS_WITHIN = re.compile(r"\branks? (\d+(?:, \d+)*)\b")
 _PREFIX = re.compile(r"^(?:the worker group did not start|its job is [A-Z]+): ")
 _FRAME = re.compile(r'^File ".*", line \d+')
+_EXCEPTION = re.compile(
+    r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Failure|Interrupt|Exit)\b(?:\(|:|$)"
+)
+_IGNORED = re.compile(r"^(?:Exception ignored |Error in atexit\.)")
+"""What Python writes before the traceback of an exception at the end of the process."""
 _SNIPPET = re.compile(r"^\[Rank (\d+) Error Snippet\]")
 _HANG_CATEGORIES = {
     Kind.NETWORK: Category.NETWORK,
@@ -182,15 +189,16 @@ def of_lines(
     ranks: tuple[int, ...] = (),
     subject: str = "",
 ) -> Iterator[Clue]:
-    """Of a log: lines from its last chain of tracebacks on count more than those before."""
+    """Of a log: its last chain of tracebacks counts more than the lines before and after."""
     lines = [line[:LINE] for line in lines[-LINES:]]
     begin = _last_chain(lines)
+    end = len(lines) if begin is None else _end_of_chain(lines, begin)
     of_snippet: tuple[int, ...] = ()
     for number, line in enumerate(lines):
         text = plain(line)
         if (snippet := _SNIPPET.match(text)) is not None:
             of_snippet = (int(snippet[1]),)
-        bonus = 0 if begin is None else EARLIER if number < begin else TRACEBACK
+        bonus = 0 if begin is None else TRACEBACK if begin <= number < end else EARLIER
         found = clue_of(
             line, quoted_from, at_s, ranks=of_snippet or ranks, bonus=bonus,
             subject=subject,
@@ -201,7 +209,12 @@ def of_lines(
 
 def _last_chain(lines: Sequence[str]) -> int | None:
     """The start of the last chain of tracebacks; 0 if it was cut off."""
-    begins = [at for at, line in enumerate(lines) if "Traceback (most recent call last)" in line]
+    begins = [
+        at
+        for at, line in enumerate(lines)
+        if "Traceback (most recent call last)" in line
+        and not (at and _IGNORED.match(plain(lines[at - 1])))
+    ]
     if not begins:
         return 0 if any(_FRAME.match(plain(line)) for line in lines) else None
     first = begins[-1]
@@ -211,6 +224,22 @@ def _last_chain(lines: Sequence[str]) -> int | None:
             break
         first = at
     return first
+
+
+def _end_of_chain(lines: Sequence[str], begin: int) -> int:
+    """The end of the chain that begins there; that of the log if later lines may be the cause."""
+    end, is_explained, is_in_frames = begin, False, False
+    for at, line in enumerate(lines[begin:], begin):
+        text = plain(line)
+        if is_explained and _IGNORED.match(text):
+            break
+        if _FRAME.match(text):
+            is_in_frames = True
+        elif is_in_frames and _EXCEPTION.match(text):
+            end, is_in_frames = at + 1, False
+            rule = match(text)
+            is_explained |= rule is not None and not rule.is_victim and rule.weight >= EXCEPTION
+    return end if is_explained and len(lines) - end <= CLEANUP else len(lines)
 
 
 def _ended_with(job: Job, end_s: float) -> bool:

@@ -221,6 +221,7 @@ RULES: tuple[Rule, ...] = (
         Category.NETWORK, 50, "lost a connection or waited for one",
         r"^(?:[\w.]+\.)?\w*(?:Timeout|Connection|ConnectTimeout|HTTP|SSL|Rpc)\w*Error\b(?::|$)",
         r"^(?:[\w.]+\.)?(?:ClientError|EndpointConnectionError|RequestException)\b(?::|$)",
+        r"^(?:[\w.]+\.)?CommError: .*\btimed? ?out",
     ),
     _generic(
         Category.STORAGE, 50, "failed to read or write",
@@ -285,6 +286,14 @@ WRAPPERS = re.compile(
 )
 """Exceptions that carry another one: their own name is no cause."""
 
+_OF_CODE = re.compile(
+    r"^(?:KeyError|IndexError|AttributeError|TypeError|NameError|UnboundLocalError|AssertionError"
+    r"|ValueError)\b(?::|$)"
+)
+"""Exceptions of Python code, whose message quotes values and names of it."""
+_OF_MESSAGE = frozenset({Category.USER, Category.DATA})
+"""What the message of such an exception can show beyond its name."""
+
 _BEFORE = re.compile(
     r"^(?:\((?:[^()]|\([^()]*\))*pid=\d+[^)]*\)\s*|\[rank\d+\]:?\s*|\[\w*\d*:?\w*\]:\s*|E\s{2,}"
     r"|(?:\x1b\[[\d;]*m)+|ray::\S+\s*\([^)]*\)\s*)+"
@@ -303,6 +312,9 @@ def match(text: str) -> Rule | None:
     if victims and all(rule.is_thin or rule.is_generic for rule in found):
         return victims[0]  # `RuntimeError: Connection closed by peer` is a victim's
     precise = [rule for rule in found if not rule.is_generic]
+    if _OF_CODE.match(line):  # `KeyError: 'preempted'` is not about the node
+        precise = [rule for rule in precise if rule.category in _OF_MESSAGE]
+        found = [rule for rule in found if rule.category in _OF_MESSAGE]
     # `OSError: …` is generic for storage before it is an exception of any kind.
     return max(precise, key=_weight, default=found[0] if found else None)
 
