@@ -90,8 +90,12 @@ class Trouble(Struct, frozen=True):
     job_id: str = ""
     no_restart: str = ""
     """Why the death of a rank would end the run; empty where Ray Train restarts it."""
+    no_culprit: str = ""
+    """Why no pod is known to be the cause of a hang; empty where the targets are."""
+    hangs_again: str = ""
+    """Why new processes would hang again; empty where they may not."""
     on_pod: int = 1
-    """Failures on the pod of the first target, this one included."""
+    """Failures only on the pod of the first target, this one included."""
     on_node: int = 1
     is_fixed_by_restart: bool | None = None
     """None: unknown."""
@@ -234,11 +238,11 @@ def _restart(policy: Policy, trouble: Trouble) -> str:
     missing = [target.rank for target in trouble.targets if not target.pod]
     if missing:
         return f"the pod of {format.ranks(missing)} is not known"
-    return trouble.no_restart
+    return trouble.no_restart or trouble.hangs_again
 
 
 def _replace(policy: Policy, trouble: Trouble) -> str:
-    if why := _restart(policy, trouble):
+    if why := trouble.no_culprit or _restart(policy, trouble):
         return why
     if any(not target.uid for target in trouble.targets):
         return "the pod has no UID, so it could be another one by then"

@@ -11,7 +11,7 @@ from cockpit.guard.policy import HOUR_S, Target, Trigger, Trouble
 from cockpit.insight.causes.types import Advice, Category, Cause
 from cockpit.insight.causes.verdict import causes_of_run, ended_badly
 from cockpit.insight.hang.types import Kind, Verdict
-from cockpit.insight.hang.verdict import verdict
+from cockpit.insight.hang.verdict import last_verdict, verdict
 from cockpit.insight.metrics.progress import is_believed
 from cockpit.model.cluster import Pod, PodPhase
 from cockpit.store.run import AttemptView, RunView
@@ -21,6 +21,10 @@ STALE_S = 30.0
 """Nothing is concluded from telemetry that is older."""
 SETTLE_S = 10.0
 """After the end of an attempt: its logs are read by then."""
+_IN_CODE = (Kind.SKIPPED, Kind.MISMATCH, Kind.DEADLOCK)
+"""Hangs in which the ranks execute the wrong code, and not on a pod."""
+_OF_EACH_RANK = (Kind.FROZEN, Kind.SWAPPED, Kind.GPU)
+"""Hangs that are known of each rank on its own."""
 _ENDED = (PodPhase.FAILED, PodPhase.SUCCEEDED, PodPhase.TERMINATING)
 
 
@@ -56,6 +60,34 @@ def _hang(store: Store, run: RunView, found: Verdict) -> Trouble:
         targets(store, attempt, ranks),
         job_id=run.submission_id,
         no_restart=no_restart(store, run),
+        no_culprit=_no_culprit(run, found),
+        hangs_again=_hangs_again(run, attempt, found),
+    )
+
+
+def _no_culprit(run: RunView, found: Verdict) -> str:
+    """All ranks of a deadlock or of a fault of the network wait: none of their pods is known bad.
+
+    The same applies where ranks disagree without a majority, or where all ranks do the same.
+    """
+    is_everyone = {*found.ranks} == {*run.hang.dumps, *run.hang.silent}
+    of_several = len(found.ranks) > 1 and (
+        found.kind is Kind.MISMATCH or (is_everyone and found.kind not in _OF_EACH_RANK)
+    )
+    if found.kind in (Kind.NETWORK, Kind.DEADLOCK) or of_several:
+        return f"no single rank is the cause of this hang ({found.kind.value})"
+    return ""
+
+
+def _hangs_again(run: RunView, attempt: AttemptView, found: Verdict) -> str:
+    before = run.attempts.get(attempt.number - 1)
+    last = last_verdict(run, before) if before is not None else None
+    is_same = last is not None and last.is_late and last.kind is found.kind
+    if before is None or not is_same or found.kind not in _IN_CODE:
+        return ""
+    return (
+        f"attempt {before.number} hung in the same way ({found.kind.value}), so a restart would "
+        "hang again"
     )
 
 
@@ -136,7 +168,6 @@ class Failures(Struct):
         last, of = causes[-1], [self._targets(run, cause) for cause in causes]
         first = of[-1][0] if of[-1] else None
         where = "" if first is None else first.node or first.uid or first.pod
-        every = [target for one in of for target in one[:1]]
         is_fixed = None if last.category is Category.UNKNOWN else last.advice is Advice.RESTART
         return Trouble(
             Trigger.REPEATED_FAILURE,
@@ -149,8 +180,10 @@ class Failures(Struct):
             of[-1],
             job_id=run.submission_id,
             no_restart=no_restart(store, run),
-            on_pod=sum(one.uid == first.uid for one in every) if first else 0,
-            on_node=sum(one.node == first.node for one in every) if first and first.node else 0,
+            on_pod=sum({it.uid for it in one} == {first.uid} for one in of) if first else 0,
+            on_node=sum({it.node for it in one} == {first.node} for one in of)
+            if first and first.node
+            else 0,
             is_fixed_by_restart=is_fixed,
         )
 

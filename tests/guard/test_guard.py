@@ -43,7 +43,7 @@ from cockpit.model.event import (
     RunSeen,
     SourceHealth,
 )
-from cockpit.model.hang import Dump
+from cockpit.model.hang import Collective, Dump, Reached
 from cockpit.model.run import RunState
 from cockpit.session.session import Session
 from cockpit.store.run import RunView
@@ -339,6 +339,68 @@ async def test_replace_deletes_the_pod_with_its_uid() -> None:
     assert audited()[0]["action"] == "guard replace"
 
 
+def called(*ops: str, attempt: int = 1) -> RanksDumped:
+    """Each rank waits in the first collective of the group, and called this operation."""
+    dumps = tuple(
+        dump(
+            rank, 1, 1, waits=True, collectives=(Collective(0, 1, op, "float32 [4]", 31.0),)
+        )
+        for rank, op in enumerate(ops)
+    )  # fmt: skip
+    return replace(hang(), dumps=dumps, attempt=attempt)
+
+
+def deadlock() -> RanksDumped:
+    """Each rank waits for the other, in the first collectives of two groups."""
+    dumps = tuple(
+        dump(
+            rank, 1, 1, waits=True,
+            reached=(Reached(rank, 1, 0), Reached(1 - rank, 0, 0)),
+            collectives=(Collective(rank, 1, "all_reduce", "float32 [4]", 31.0),),
+        )
+        for rank in (0, 1)
+    )  # fmt: skip
+    world = replace(WORLD, members=(0, 1))
+    return replace(hang(), dumps=dumps, groups=(world, replace(world, name="1")))
+
+
+@pytest.mark.parametrize(
+    ("dumped", "kind"),
+    [
+        (called("all_reduce", "all_reduce"), "network"),
+        (called("all_reduce", "broadcast"), "mismatched collective"),
+        (deadlock(), "deadlock"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_replace_deletes_no_pod_where_no_single_rank_is_the_cause(
+    dumped: RanksDumped, kind: str
+) -> None:
+    of = watched(Policy(hang=Action.REPLACE), [*seen(), dumped])
+    await of.poll()
+    assert not of.killed()
+    assert f"no single rank is the cause of this hang ({kind})" in of.lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("ops", "kills"), [(("all_reduce", "broadcast"), 0), (("all_reduce", "all_reduce"), 1)]
+)
+async def test_restart_is_not_repeated_where_the_code_hangs_again(
+    ops: tuple[str, str], kills: int
+) -> None:
+    """A network that failed twice may work the third time."""
+    again = [
+        AttemptEnded(at_s=101.0, source="telemetry", run_id=RUN, attempt=1, reason="died"),
+        started(102.0, 2, ONE, TWO),
+        called(*ops, attempt=2),
+    ]
+    of = watched(RESTART, [*seen(), called(*ops), *again])
+    await of.poll()
+    assert len(of.killed()) == kills
+    expected = "attempt 1 hung in the same way (mismatched collective), so a restart would hang"
+    assert kills or expected in of.lines[-1]
+
+
 async def test_second_guard_is_refused_while_the_first_acts() -> None:
     class Held(Cluster):
         async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
@@ -471,6 +533,17 @@ async def test_node_is_cordoned_after_the_third_failure_on_it() -> None:
     assert (cordon["action"], by_guard["action"]) == ("cordon", "guard cordon")
     assert by_guard["after"] == "cordoned; undo: cockpit uncordon node-a"
     assert not Journal().entries(), "an act that is complete is not undone by the next start"
+
+
+def of_all(store: Store, run: RunView) -> Sequence[Cause]:
+    """Both ranks ended each of the attempts."""
+    return [replace(cause, ranks=(0, 1)) for cause in died(store, run)]
+
+
+async def test_pod_is_not_replaced_for_failures_of_ranks_on_several_pods() -> None:
+    of = await after(Policy(repeated_failure=Action.REPLACE), 4, judge=of_all)
+    assert not of.cluster.asked
+    assert "0 failures on pod" in of.lines[-1]
 
 
 async def test_interrupted_cordon_is_in_the_journal() -> None:
