@@ -254,7 +254,8 @@ class Store(Struct):
                 attempt.budget = event.budget or attempt.budget
             case RanksDumped():
                 run = self._run(event.run_id)
-                if not run.is_thinned:
+                # The attempt of a dump that is wrong, and higher, would hide those of later ones.
+                if event.attempt in run.attempts and not run.is_thinned:
                     run.hang.take(event)
             case PhaseEntered():
                 run = self._run(event.run_id)

@@ -257,6 +257,25 @@ def test_network_is_no_certain_cause_while_the_sequence_of_a_member_is_ignored()
     assert "all members" not in found.sentence
 
 
+def test_dump_of_an_attempt_that_the_run_does_not_have_is_ignored() -> None:
+    waiting = RanksDumped(
+        at_s=101.0,
+        source="t",
+        run_id="r",
+        attempt=1,
+        dumps=(dump(1, 0, 2, waits=False), dump(0, 1, 3, waits=True)),
+        stacks=(LOOP, REDUCE),
+        groups=(WORLD,),
+    )
+    store = hung(waiting.dumps)
+    store.apply(replace(waiting, attempt=2**30, dumps=()))
+    assert judged(store).ranks == (1,)
+    started = AttemptStarted(at_s=102.0, source="t", run_id="r", attempt=2, placements=())
+    store.apply(started)
+    store.apply(replace(waiting, attempt=2))
+    assert judged(store).ranks == (1,)
+
+
 def test_rank_that_reports_less_than_the_collective_it_is_in_is_not_the_cause() -> None:
     ranks = [dump(rank, 1, 3, waits=True) for rank in (0, 2)]
     liar = dump(3, 1, 3, waits=True, reached=(Reached(0, 1, 1),))
@@ -499,6 +518,7 @@ def test_hostile_dumps_are_cut_to_what_is_plausible() -> None:
     assert (len(event.stacks[0].frames), event.stacks[0].user) == (64, -1)
     assert event.groups[0].members == (1, 2)
     store = Store()
+    store.apply(AttemptStarted(at_s=1.0, source="t", run_id="r", attempt=1, placements=()))
     store.apply(event)
     kept = store.runs["r"].hang.dumps[0].dump
     assert [*kept.threads, *kept.reached, *kept.collectives] == []
