@@ -444,7 +444,7 @@ async def test_a_cluster_that_another_drill_holds_is_left_alone() -> None:
 async def test_a_lease_that_cannot_be_released_is_noted() -> None:
     class Sticky(ScriptedBackend):
         async def release(self, holder: str) -> None:
-            raise UnreachableError("The API server is away.")
+            raise CockpitError("The API server refuses it.")
 
     context = ScriptedContext(trained(), Sticky())
     record = await experiment(context, Obedient(apply=recovering(context))).conduct()

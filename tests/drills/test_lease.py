@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 import pytest
 
-from cockpit.drills.engine.lease import Timing, acquire, keep
+from cockpit.drills.engine.lease import Timing, acquire, held, keep
 from cockpit.model.error import LeaseHeldError, UnreachableError
 from tests.simulated_backend import ScriptedBackend
 
@@ -126,3 +129,24 @@ async def test_an_outage_that_is_shorter_than_the_deadline_is_only_noted() -> No
     await keep(lease, "ana", notes.append, lost.append, timing)
     assert len(notes) == 3
     assert lost == ["the lease of the cluster was lost: Held by bob."]
+
+
+async def test_a_lease_is_released_once_the_api_server_has_restarted() -> None:
+    class Restarting(Leased):
+        async def release(self, holder: str) -> None:
+            if self.now_s < 5.0:
+                raise UnreachableError("The API server does not answer.")
+            self.owner = ""
+
+    lease, notes = Restarting(), list[str]()
+    lease.owner = ""
+
+    async def unguarded(work: Coroutine[Any, Any, None]) -> None:
+        await work
+
+    async with held(
+        lease, "drill-1", guard=unguarded, on_wait=print, note=notes.append, lost=print,
+        timing=lease.timing,
+    ):  # fmt: skip
+        assert lease.owner
+    assert (lease.owner, notes) == ("", [])

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from cockpit.backends.protocol import Backend
 from cockpit.format import in_seconds
-from cockpit.model.error import CockpitError, LeaseHeldError
+from cockpit.model.error import CockpitError, LeaseHeldError, UnreachableError
 from cockpit.model.text import one_line
 from cockpit.sources.polling.pause import pause
 
@@ -67,7 +67,8 @@ async def held(
     except LeaseHeldError:
         raise
     except BaseException:
-        await _release(backend, holder, note)  # the request may have been carried out
+        # The request may have been carried out.
+        await _release(backend, holder, note, timing)
         raise
     keeping = asyncio.create_task(keep(backend, holder, note, lost, timing))
     try:
@@ -75,7 +76,7 @@ async def held(
     finally:
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
-        await _release(backend, holder, note)
+        await _release(backend, holder, note, timing)
 
 
 async def acquire(
@@ -135,9 +136,16 @@ async def keep(
             renewed_s, pause_s = timing.clock(), timing.renew_s
 
 
-async def _release(backend: Backend, holder: str, note: Callable[[str], None]) -> None:
+async def _release(
+    backend: Backend, holder: str, note: Callable[[str], None], timing: Timing
+) -> None:
+    """Try a second time: until the lease ends by itself, all other drills are refused."""
     try:
-        await backend.release(holder)
+        try:
+            await backend.release(holder)
+        except UnreachableError:  # perhaps the API server restarts
+            await pause(timing.retry_s, timing.sleep)
+            await backend.release(holder)
     except CockpitError as error:
         note(f"the lease was not released, and ends by itself: {one_line(error.what)}")
 
