@@ -26,11 +26,25 @@ time.time = _stepped
 
 def _list_objects(*_):
     import collections, gc, json, sys
-    sizes, counts = collections.Counter(), collections.Counter()
-    for of in gc.get_objects():
-        name = f"{type(of).__module__}.{type(of).__qualname__}"
+    sizes, counts, seen = collections.Counter(), collections.Counter(), set()
+
+    def named(of):
+        return f"{type(of).__module__}.{type(of).__qualname__}"
+
+    def add(name, of):
         sizes[name] += sys.getsizeof(of, 0)
         counts[name] += 1
+
+    def add_untracked(holder, of):  # texts, numbers, and what holds nothing else
+        for part in gc.get_referents(of):
+            if not gc.is_tracked(part) and id(part) not in seen:
+                seen.add(id(part))
+                add(f"{named(part)} in {holder}", part)
+                add_untracked(named(part), part)
+
+    for of in gc.get_objects():
+        add(named(of), of)
+        add_untracked(named(of), of)
     kinds = {name: [counts[name], size] for name, size in sizes.items()}
     path = os.environ["SOAK_OBJECTS"]
     with open(path + ".part", "w") as file:
