@@ -1,8 +1,8 @@
 """Cockpit and k9s on the same pods: `python -m tests.bench.beside_k9s [WORKERS] [--record]`.
 
-Each is started on a pseudo-terminal of 200×50, in turns, so that other programs affect both. `k9s`
-is looked for on PATH, or in the variable K9S. Without it, the values of k9s are those of the file
-beside this module, which `--record` writes: then cockpit is compared with another time.
+Both run on a pseudo-terminal of 200×50, alternating, so that other programs affect both. The
+variable K9S is the path of k9s, if it is not on PATH. Without it, the values of k9s are read from
+the file beside this module, which `--record` writes: cockpit is then compared with another run.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def measure(workers: int, record: bool) -> Table:
                 program.start()
         say(f"at rest, and {KEYS} keys …")
         costs = [program.costs() for program in programs]
-    how = "started in turns with cockpit"
+    how = "measured in the same run"
     if k9s is None:
         rival = Costs(**recorded[str(workers)]["costs"])
         how = f"of a run on {recorded[str(workers)]['date']}, not of this one"

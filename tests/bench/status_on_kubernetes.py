@@ -95,7 +95,7 @@ def forwarded(cluster: RealCluster, environment: dict[str, str]) -> Iterator[int
 
 
 def with_token(cluster: RealCluster, folder: Path) -> dict[str, str]:
-    """The variables by which Ray's client finds the token that KubeRay made."""
+    """Variables of Ray's client, with the token that KubeRay made."""
     path = f"/api/v1/namespaces/{cluster.ref.namespace}/secrets/{cluster.ref.name}"
     secret = cluster.testbed.plane.ask("GET", path)["data"]["auth_token"]
     token = folder / "token"

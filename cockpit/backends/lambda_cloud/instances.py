@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -310,20 +309,19 @@ def _costs(store: Store) -> str:
 
 def _host_key() -> tuple[str, str]:
     """A new key of a host, private and public."""
-    folder = private_folder()
     try:
-        subprocess.run(
-            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "cockpit", "-f", folder / "key"],
-            check=True,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-        )
-        return (folder / "key").read_text(), (folder / "key.pub").read_text().strip()
+        with private_folder() as folder:
+            key = folder / "key"
+            subprocess.run(
+                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "cockpit", "-f", key],
+                check=True,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+            )
+            return key.read_text(), (folder / "key.pub").read_text().strip()
     except FileNotFoundError as error:
         raise CockpitError(
             "There is no program ssh-keygen.",
             "cockpit makes the host keys of instances with it.",
             "Install it, for example: apt install openssh-client",
         ) from error
-    finally:
-        shutil.rmtree(folder)

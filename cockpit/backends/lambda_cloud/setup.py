@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import shlex
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -104,21 +103,19 @@ async def run(
     progress: Callable[[str], None],
 ) -> None:
     """Connect to the targets and run the steps, all hosts at the same time. Raises CockpitError."""
-    folder = private_folder()
     deadline = time.monotonic() + timeout_s
     try:
-        async with asyncio.timeout(timeout_s):
-            results = await asyncio.gather(
-                *(_one(cloud, hosts, host, folder, deadline, progress) for host in targets),
-                return_exceptions=True,
-            )
+        with private_folder() as folder:
+            async with asyncio.timeout(timeout_s):
+                results = await asyncio.gather(
+                    *(_one(cloud, hosts, host, folder, deadline, progress) for host in targets),
+                    return_exceptions=True,
+                )
     except TimeoutError:
         raise CockpitError(
             f"The instances are not set up after {in_seconds(timeout_s, 0)}.",
             todo=f"Run it again with more time: cockpit up --on lambda {cloud.path} --timeout S",
         ) from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     failed = [error for error in results if isinstance(error, BaseException)]
     for error in failed:
         raise error

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Sequence
 from contextlib import aclosing
 
-from cockpit.backends.private_folder import private_folder
+from cockpit.backends.private_folder import PrivateFolder
 from cockpit.backends.ssh.calls import Agent
 from cockpit.backends.ssh.connection import Connection
 from cockpit.backends.ssh.description import Host, Hosts
@@ -32,7 +31,7 @@ class Fleet:
         self.lost_s: dict[str, float] = {}
         """Since when."""
         self.changed = asyncio.Event()
-        self._folder = private_folder()
+        self._folder = PrivateFolder()
         self._agents: dict[str, Agent] = {}
         self._locks = {host.name: asyncio.Lock() for host in hosts.hosts}
         self._connecting = asyncio.Semaphore(AT_ONCE)
@@ -46,7 +45,9 @@ class Fleet:
                 if agent is not None:
                     await agent.connection.aclose()
                 number = self.hosts.hosts.index(host)
-                connection = Connection(host, self._folder, f"h{number}", self.hosts.ssh_config)
+                connection = Connection(
+                    host, self._folder.path, f"h{number}", self.hosts.ssh_config
+                )
                 async with self._connecting:
                     await connection.open()
                 agent = self._agents[host.name] = Agent(connection, self.hosts.cluster)
@@ -78,7 +79,7 @@ class Fleet:
         self._followers = []
         await asyncio.gather(*(agent.connection.aclose() for agent in self._agents.values()))
         self._agents.clear()
-        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        await asyncio.to_thread(self._folder.remove)
 
     async def _follow(self, host: Host) -> None:
         backoff = Backoff()

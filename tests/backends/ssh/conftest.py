@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -23,9 +22,8 @@ def sshd() -> Iterator[Sshd]:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    made = private_folder()
-    yield made
-    shutil.rmtree(made)
+    with private_folder() as made:
+        yield made
 
 
 def host_of(sshd: Sshd) -> Host:

@@ -6,16 +6,14 @@ A socket in a folder of ours and not a TCP port: on a bastion everyone could con
 from __future__ import annotations
 
 import asyncio
-import shutil
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
 from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.api.error_message import KubeError
 from cockpit.backends.kuberay.api.websocket import messages, open_websocket
-from cockpit.backends.private_folder import private_folder
+from cockpit.backends.private_folder import PrivateFolder
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
 
@@ -41,12 +39,12 @@ class PortForward:
         self._carrying: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        folder = private_folder()
-        self.socket_path = str(folder / "s")
+        self._folder = PrivateFolder()
+        self.socket_path = str(self._folder.path / "s")
         try:
             self._server = await asyncio.start_unix_server(self._connected, self.socket_path)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            self._folder.remove()
             raise
         return self
 
@@ -56,7 +54,7 @@ class PortForward:
         for task in self._carrying:
             task.cancel()
         await asyncio.gather(*self._carrying, return_exceptions=True)
-        shutil.rmtree(Path(self.socket_path).parent, ignore_errors=True)
+        self._folder.remove()
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._serve(reader, writer))
