@@ -26,6 +26,7 @@ time.time = _stepped
 
 def _list_objects(*_):
     import collections, gc, json, sys
+    objects = gc.get_objects()  # before those that this function makes
     sizes, counts, seen = collections.Counter(), collections.Counter(), set()
 
     def named(of):
@@ -42,7 +43,7 @@ def _list_objects(*_):
                 add(f"{named(part)} in {holder}", part)
                 add_untracked(named(part), part)
 
-    for of in gc.get_objects():
+    for of in objects:
         add(named(of), of)
         add_untracked(named(of), of)
     kinds = {name: [counts[name], size] for name, size in sizes.items()}
