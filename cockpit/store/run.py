@@ -34,6 +34,10 @@ REPORT_POINTS = 2_000
 STATES_KEPT = 500
 PHASES_KEPT = 1_000
 CHECKPOINTS_KEPT = 500
+ATTEMPTS_AHEAD = 10_000
+"""How much higher than the known attempts that of a sample may be. A higher one is not true, and
+would hide the samples of all later attempts.
+"""
 OLD_RANK_POINTS, OLD_RUN_POINTS, OLD_CHECKPOINTS = 60, 240, 20
 """The same of a run that is over, when several others have ended since: enough for its charts."""
 _NONE: dict[str, float] = {}
@@ -191,6 +195,16 @@ class RunView(Struct):
     def attempt_view(self, number: int) -> AttemptView:
         return self.attempts.setdefault(number, AttemptView(number))
 
+    def start_attempt(self, number: int) -> AttemptView:
+        """Delete what a false sample may have made before the first start was known."""
+        for later in [of for of in self.attempts if of > number + ATTEMPTS_AHEAD]:
+            if self.attempts[later].started_s is None:
+                del self.attempts[later]
+        return self.attempt_view(number)
+
+    def _is_plausible(self, attempt: int) -> bool:
+        return not self.attempts or attempt <= max(self.attempts) + ATTEMPTS_AHEAD
+
     def enter_phase(self, at_s: float, attempt: int, phase: Phase) -> None:
         if (at_s, attempt, phase) in self.phases[-20:]:
             return  # a record may be received twice
@@ -238,7 +252,7 @@ class RunView(Struct):
         self.reporting, self.silent = event.reporting, event.silent
         self.spreads = {spread.name: spread for spread in event.spreads}
         for spread in event.spreads:
-            if spread.name == "step":
+            if spread.name == "step" and self._is_plausible(event.attempt):
                 self.attempt_view(event.attempt).reach(int(spread.high), at_s)
                 self.progress.append(at_s, spread.high)
             if (metric := CURVES.get(spread.name)) is None:
@@ -253,6 +267,8 @@ class RunView(Struct):
         self.bands.append(f"{name}.p90", at_s, p90)
 
     def _take_one(self, sample: RankSample) -> bool:
+        if not self._is_plausible(sample.attempt):
+            return False
         rank = self.rank_view(sample.rank)
         before = rank.sample
         # By what the process has done, and not by its clock, which may be set back.

@@ -456,7 +456,7 @@ class Store(Struct):
 
     def _attempt_started(self, event: AttemptStarted) -> None:
         run = self._run(event.run_id)
-        attempt = run.attempt_view(event.attempt)
+        attempt = run.start_attempt(event.attempt)
         attempt.started_s, attempt.placements = event.at_s, event.placements
         run.hang.begin(max(event.attempt, run.hang.attempt))
         run.world_size = len(event.placements) or run.world_size

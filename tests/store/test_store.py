@@ -82,6 +82,18 @@ def test_attempts_follow_each_other_and_the_step_goes_back() -> None:
     assert run.step == 45
 
 
+def test_sample_of_an_attempt_beyond_belief_is_dropped() -> None:
+    events = [*before_the_kill(), tick(10**9, 101.0, 51, 60), tick(1, 102.0, 51, 55)]
+    run = reduced(events).runs[RUN]
+    assert list(run.attempts) == [1]
+    assert run.step == 55
+
+
+def test_attempt_beyond_belief_ends_with_the_first_start_that_is_known() -> None:
+    run = reduced([tick(10**9, 90.0, 1, 5), *before_the_kill()]).runs[RUN]
+    assert list(run.attempts) == [1]
+
+
 def test_a_loss_that_is_nan_on_one_rank_shows_in_the_mean() -> None:
     event = tick(1, 101.0, 51, 60)
     bad = replace(event, samples=(event.samples[0], replace(event.samples[1], loss=math.nan)))

@@ -1,3 +1,0 @@
-module cockpit.test/pause
-
-go 1.24.0
