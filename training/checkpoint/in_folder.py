@@ -135,6 +135,14 @@ class FolderCheckpoints:
                 return False
         return True
 
+    def newest_step(self) -> int:
+        """The step of the newest finished checkpoint, which is not verified; -1 if there is none.
+
+        Call it on one rank.
+        """
+        finished = (path for path in self._run.checkpoints() if self._run.is_finished(path))
+        return next((self._run.step(path) for path in finished), -1)
+
     @contextmanager
     def newest(self) -> Iterator[Path | None]:
         """Return the newest complete checkpoint. Rank 0 reads all of it, and sends its name to the

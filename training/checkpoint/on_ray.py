@@ -73,6 +73,16 @@ class RunCheckpoints:
             delete_local_checkpoint_after_upload=False,
         )
 
+    def newest_step(self) -> int:
+        """The step of the newest accepted checkpoint, which is not verified; -1 if there is none.
+
+        Call it on one rank.
+        """
+        import ray.train
+
+        newest = ray.train.get_checkpoint()
+        return -1 if newest is None else self._run.step(newest.path)
+
     @contextmanager
     def newest(self) -> Iterator[Path | None]:
         """Return the newest complete checkpoint. Rank 0 reads all of it, and sends its name to the

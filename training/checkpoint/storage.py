@@ -89,6 +89,13 @@ class RunDirectory:
             return {}
         return found
 
+    def step(self, path: str) -> int:
+        """The step that rank 0's manifest names; -1 if it cannot be read. Nothing is verified."""
+        try:
+            return manifest.decode(self._read(f"{path}/{manifest.name(0)}"), 0).step
+        except (OSError, Damaged):
+            return -1
+
     def delete(self, path: str) -> None:
         self.filesystem.delete_dir(path)
 

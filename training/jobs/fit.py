@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -24,6 +25,12 @@ class OnRay(Placement, TrainSettings):
     """On Ray"""
 
     max_failures: int = setting(5, "restarts before the run fails; -1: unlimited")
+    memory_every_steps: int = setting(
+        0,
+        "steps between checkpoints in the memory of two nodes, besides those on the storage; "
+        "0: none",
+        at_least=0,
+    )
     when_lacking: str = setting(
         "wait", "wait or fail if the cluster lacks resources for all workers", ("wait", "fail")
     )
@@ -100,7 +107,8 @@ def fit(
         run_config=run_config,
     )
     try:
-        result = trainer.fit()
+        with in_memory(settings):
+            result = trainer.fit()
     except WorkerGroupError as failed:
         for error in failed.worker_failures.values():
             raised = getattr(error, "_base_exc", error)  # ray 2.60 wraps it with its traceback
@@ -114,6 +122,15 @@ def fit(
     if newest := result.metrics:
         print(summary(newest), flush=True)
     return result
+
+
+def in_memory(settings: OnRay) -> AbstractContextManager[None]:
+    """The holders of the checkpoints in memory, if the run has any."""
+    if not settings.memory_every_steps:
+        return nullcontext()
+    from training.checkpoint.memory.on_ray import keeping
+
+    return keeping(settings.run_name)
 
 
 def storage_of(settings: RunSettings) -> dict[str, Any]:

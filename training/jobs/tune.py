@@ -65,7 +65,8 @@ def train_on_ray(config: dict[str, Any]) -> dict[str, Any]:
     from training.search.multi_rank_trial import START_FROM
 
     start_from = config.pop(START_FROM)
-    return work(Settings(**config), replicated, start_from=start_from)
+    settings = replace(Settings(**config), memory_every_steps=0)  # a trial has no holders
+    return work(settings, replicated, start_from=start_from)
 
 
 def search(settings: Settings, draws: tuple[Draw, ...]) -> None:

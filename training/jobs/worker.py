@@ -6,9 +6,11 @@ from typing import Any
 
 import torch
 
+from training.checkpoint.memory.checkpoints import MemoryCheckpoints
 from training.checkpoint.on_ray import RunCheckpoints
 from training.data.examples import Data, NoData
 from training.data.loader import Loader
+from training.jobs.fit import OnRay
 from training.loop.settings import TrainSettings
 from training.loop.train import Feed, Parallelizer, train
 from training.loop.world import on_ray
@@ -37,8 +39,17 @@ def work(
         may_start_over=settings.start_over,
         start_from=start_from,
     )
+    every_steps = settings.memory_every_steps if isinstance(settings, OnRay) else 0
     try:
-        return train(settings, world, checkpoints, spread, data, feed)
+        if not every_steps:
+            return train(settings, world, checkpoints, spread, data, feed)
+        from training.checkpoint.memory.on_ray import RayHolders, node_id
+
+        holders = RayHolders(settings.run_name)
+        in_memory = MemoryCheckpoints(checkpoints, holders, node_id(), world, every_steps)
+        result = train(settings, world, in_memory, spread, data, feed, in_memory)
+        in_memory.close()
+        return result
     except NoData:  # before training, when all ranks check, it is a Stop
         raise
     except Stop as why:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from training.loop.progress import Progress
 
 
 class Checkpoints(Protocol):
@@ -27,5 +30,20 @@ class Checkpoints(Protocol):
 
         The state of a file is what `torch.save` accepts, the Path of a file, which is copied, or a
         memoryview of its bytes.
+        """
+        ...
+
+
+class StepCheckpoints(Protocol):
+    """Checkpoints after steps, which are written while the next step computes."""
+
+    def before_update(self, step: int) -> float:
+        """Call it before the state changes in this step. Returns how long it waited, in seconds."""
+        ...
+
+    def after_step(self, progress: Progress) -> float:
+        """Begin to save the state if it is due. Returns how long it took, in seconds.
+
+        Raises Stop on every rank.
         """
         ...

@@ -72,9 +72,14 @@ class Progress:
         self.epoch, self.batch = self.epoch + 1, 0
         self.epoch_loss = torch.zeros_like(self.epoch_loss)
 
-    def states(self, rank: int, world_size: int) -> dict[str, Any]:
-        """By file, the state of this rank: its generators; rank 0 adds the shared state."""
-        own = {"generators": generators(), "epoch_loss": float(self.epoch_loss)}
+    def states(
+        self, rank: int, world_size: int, noise: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """By file, the state of this rank: its generators; rank 0 adds the shared state.
+
+        `noise`: the states of the generators after the step, from `captured`, if it is later.
+        """
+        own = {"generators": generators(noise), "epoch_loss": float(self.epoch_loss)}
         states = {own_file(rank): own, **self.parallel.states(self.optimizer, self.average)}
         if rank == 0:
             states[COUNTS] = {
@@ -159,15 +164,21 @@ def seed_all(seed: int, rank: int) -> None:
     torch.manual_seed(own)
 
 
-def generators() -> dict[str, Any]:
-    """The states of Python's, NumPy's and torch's generators, of types that torch.load trusts."""
-    name, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
+def captured() -> dict[str, Any]:
+    """The states of Python's, NumPy's and torch's generators, as they return them."""
     return {
         "python": random.getstate(),
-        "numpy": (name, [int(key) for key in keys], position, has_gauss, gauss),
+        "numpy": np.random.get_state(legacy=True),
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
     }
+
+
+def generators(states: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The captured states, or those of now, of types that torch.load trusts."""
+    states = captured() if states is None else states
+    name, keys, position, has_gauss, gauss = states["numpy"]
+    return states | {"numpy": (name, keys.tolist(), position, has_gauss, gauss)}
 
 
 def restore(states: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from training.data.examples import Data, Examples
 from training.data.loader import Batches, Loader
 from training.data.sampler import Sampler
 from training.loop import recipe
-from training.loop.checkpoints import Checkpoints
+from training.loop.checkpoints import Checkpoints, StepCheckpoints
 from training.loop.divergence import Finite, why_not_finite
 from training.loop.evaluate import check_shares, evaluate
 from training.loop.flops import flops
@@ -48,6 +48,7 @@ def train(
     spread: Parallelizer,
     data: Data | None = None,
     feed: Feed = Loader,
+    in_memory: StepCheckpoints | None = None,
 ) -> dict[str, Any]:
     """Returns the last step and the model's evaluation after it, or why training stopped."""
     data = data or world.together(lambda: load(settings))
@@ -169,6 +170,8 @@ def train(
                         telemetry.step(loss=loss, grad_norm=grad_norm)
                         tracking.stopped(why)
                         return {"stopped": why}
+                    if in_memory is not None:
+                        checkpoint_s += in_memory.before_update(number)
                     learning_rate = rates.rate(progress.epoch * batches.steps + progress.batch)
                     for group in optimizer.param_groups:
                         group["lr"] = learning_rate
@@ -192,6 +195,8 @@ def train(
                     checkpoint_s=checkpoint_s,
                 )
                 checkpoint_s = checkpoint(saved=saved, ends=ends) if due else 0.0
+                if in_memory is not None:
+                    checkpoint_s += in_memory.after_step(progress)
                 if last:
                     return {"step": progress.step, **metrics}
     return {"step": progress.step, **metrics}

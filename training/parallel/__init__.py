@@ -43,6 +43,13 @@ class Parallel(Protocol):
         ...
 
     @property
+    def saves_alone(self) -> bool:
+        """Whether `states` calls no other rank and returns the tensors themselves, so that it can
+        be called on any thread until they change.
+        """
+        ...
+
+    @property
     def example_groups(self) -> World:
         """The ranks that divide the examples of a step. Ranks that process the same examples, such
         as a pipeline's stages, count once.

@@ -40,6 +40,7 @@ LEFT_OUT = -100
 
 class Pipelined(Whole):
     in_parts = True
+    saves_alone = False
 
     def __init__(
         self, model: nn.Module, world: World, settings: TrainSettings, pipeline: PipelineSettings

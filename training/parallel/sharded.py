@@ -40,6 +40,7 @@ from training.techniques.precision import LOWER
 
 class Sharded(Whole):
     in_parts = True
+    saves_alone = False
 
     def __init__(
         self, model: nn.Module, world: World, settings: TrainSettings, sharding: ShardSettings

@@ -29,6 +29,7 @@ class Whole:
     casts_itself = False
     in_parts = False
     uses_ddp = False
+    saves_alone = True
 
     def __init__(self, model: nn.Module, world: World) -> None:
         self.model = model.to(world.device)

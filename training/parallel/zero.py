@@ -48,6 +48,8 @@ def lacking() -> str:
 
 
 class Zero(Whole):
+    saves_alone = False
+
     def __init__(
         self, model: nn.Module, world: World, settings: TrainSettings, zero: ZeroSettings
     ) -> None:

@@ -11,7 +11,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -71,6 +71,11 @@ def notice(reason: str, message: str) -> None:
     """Write a line to the stream from this process; without telemetry, do nothing."""
     if _observer is not None:
         _observer.emit(f"{NOTICE}{reason} {message}")
+
+
+def reads() -> AbstractContextManager[None]:
+    """Report that a checkpoint is read that Ray Train does not know; call it on rank 0."""
+    return nullcontext() if _observer is None else _observer.reads()
 
 
 def reports() -> int:

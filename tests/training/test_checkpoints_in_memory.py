@@ -1,0 +1,143 @@
+"""Runs that are killed and resume from the memory of the nodes that are left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from tests.training.memory_nodes import SETTINGS, Kill, Nodes, Started, Trained, holding, train
+from tests.training.ranks import on_ranks
+from training.checkpoint.memory import need
+from training.loop.world import World
+from training.parallel.settings import ShardSettings
+from training.parallel.sharded import Sharded
+from training.stop import Stop
+
+LAST = SETTINGS.max_steps
+
+
+@pytest.fixture(scope="module")
+def smooth(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Two ranks, without a failure."""
+    with holding("a", "b") as started:
+        folder = tmp_path_factory.mktemp("smooth")
+        return on_ranks(2, train, folder, started.nodes, ("a", "b"))[0]
+
+
+def killed(
+    started: Started, folder: Path, places: tuple[str, ...], kill: Kill, every: int = 1
+) -> None:
+    """Train until a rank ends itself; the others fail with an error of gloo, or are ended."""
+    with pytest.raises((BrokenProcessPool, RuntimeError)):
+        on_ranks(len(places), train, folder, started.nodes, places, SETTINGS, kill, every)
+
+
+def resumed_at(run: Trained) -> int:
+    assert run.resumed.startswith("resumes from memory, step "), run.resumed
+    return int(run.resumed.split()[4].rstrip(":"))
+
+
+def assert_same(run: Trained, smooth: Trained) -> None:
+    assert run.losses == {step: smooth.losses[step] for step in run.losses}
+    assert max(run.losses) == LAST
+    for own, other in zip(run.weights, smooth.weights, strict=True):
+        assert torch.equal(own, other)
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_run_resumes_bit_for_bit_from_memory_after_a_node_is_lost(
+    every: int, smooth: Trained, tmp_path: Path
+) -> None:
+    with holding("a", "b") as started:
+        killed(started, tmp_path, ("a", "b"), Kill(rank=1, step=11), every)
+        started.lose("b")
+        started.add("c")
+        run = on_ranks(2, train, tmp_path, started.nodes, ("a", "c"), SETTINGS, None, every)[0]
+    assert 11 - 2 * every <= resumed_at(run) <= 11
+    assert min(run.losses) == resumed_at(run) + 1
+    assert_same(run, smooth)
+
+
+def test_kill_during_a_copy_and_a_flipped_bit_leave_the_last_whole_step(
+    smooth: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    folder = tmp_path / "run"
+    with holding("a", "b") as started:
+        killed(started, folder, ("a", "b"), Kill(rank=0, step=9, copying=True))
+        started.flip("a", rank=0)
+        run = on_ranks(2, train, folder, started.nodes, ("a", "b"))[0]
+        assert resumed_at(run) in (7, 8), "rank 0's shard is read from node b"
+        assert_same(run, smooth)
+        held = [started.memory(node) for node in ("a", "b")]
+    assert held[0] == held[1], "each node has its own shard and the other's"
+    assert list(tmp_path.glob("checkpoint-*")) == []
+
+
+def test_two_lost_nodes_resume_from_the_storage_and_report_it(
+    smooth: Trained, tmp_path: Path
+) -> None:
+    settings = replace(SETTINGS, checkpoint_every_steps=5)
+    with holding("a", "b", "c") as started:
+        kill = Kill(rank=1, step=12)
+        with pytest.raises((BrokenProcessPool, RuntimeError)):
+            on_ranks(3, train, tmp_path, started.nodes, ("a", "b", "c"), settings, kill)
+        started.lose("a", "b")
+        started.add("d")
+        started.add("e")
+        run = on_ranks(3, train, tmp_path, started.nodes, ("d", "e", "c"), settings)[0]
+    assert run.resumed in {
+        f"resumes from the storage, step {step}: 2 of 3 nodes with copies in memory are lost"
+        for step in (5, 10)
+    }
+    assert max(run.losses) == LAST
+
+
+def test_run_with_fewer_ranks_resumes_from_the_memory_of_more(tmp_path: Path) -> None:
+    with holding("a", "b") as started:
+        killed(started, tmp_path, ("a", "b"), Kill(rank=1, step=6))
+        started.lose("b")
+        settings = replace(SETTINGS, workers=2)
+        run = on_ranks(1, train, tmp_path, started.nodes, ("a",), settings)[0]
+    assert resumed_at(run) in (4, 5, 6)
+    assert max(run.losses) == LAST
+
+
+def test_sharded_run_resumes_bit_for_bit_from_memory(tmp_path: Path) -> None:
+    with holding("a", "b") as started:
+        smooth = on_ranks(2, train_sharded, tmp_path / "smooth", started.nodes, ("a", "b"))[0]
+    with holding("a", "b") as started:
+        kill = Kill(rank=0, step=8)
+        with pytest.raises((BrokenProcessPool, RuntimeError)):
+            on_ranks(2, train_sharded, tmp_path / "run", started.nodes, ("a", "b"), kill)
+        started.lose("a")
+        started.add("c")
+        run = on_ranks(2, train_sharded, tmp_path / "run", started.nodes, ("c", "b"))[0]
+    assert resumed_at(run) in (6, 7, 8)
+    assert_same(run, smooth)
+
+
+def train_sharded(
+    world: World, folder: Path, nodes: Nodes, places: Sequence[str], kill: Kill | None = None
+) -> Trained:
+    how = partial(Sharded, sharding=ShardSettings())
+    return train(world, folder, nodes, places, SETTINGS, kill, how=how)
+
+
+def test_too_little_memory_stops_the_run_with_the_need(tmp_path: Path) -> None:
+    with holding("a", "b") as started, pytest.raises(Stop, match="checkpoints in memory need"):
+        on_ranks(2, train_in_little_memory, tmp_path, started.nodes, ("a", "b"))
+
+
+def train_in_little_memory(
+    world: World, folder: Path, nodes: Nodes, places: Sequence[str]
+) -> Trained:
+    with patch.object(need, "MARGIN_BYTES", 1 << 60):
+        return train(world, folder, nodes, places)

@@ -1,0 +1,225 @@
+"""The checkpoints of one rank, in memory and on the storage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from training.checkpoint.manifest import decode, name
+from training.checkpoint.memory import need, restored, sets
+from training.checkpoint.memory.messages import Address
+from training.checkpoint.memory.need import Room
+from training.checkpoint.memory.restored import Unusable
+from training.checkpoint.memory.sets import WholeSet
+from training.checkpoint.memory.shard import Packed, pack
+from training.checkpoint.memory.writer import Nodes, Writer
+from training.loop.checkpoints import Checkpoints
+from training.loop.progress import Progress, captured
+from training.loop.world import World
+from training.telemetry.worker import attempt_observer
+
+
+class Stored(Checkpoints, Protocol):
+    """The checkpoints on the storage."""
+
+    def newest_step(self) -> int:
+        """The step of the newest one, which is not verified; -1 if there is none."""
+        ...
+
+
+class Holders(Protocol):
+    def known(self) -> Sequence[Address]:
+        """Those that were started for the run, on nodes that may be lost."""
+        ...
+
+    def of(self, node: str) -> Address:
+        """The one of a node, which is started if it has none; on any thread."""
+        ...
+
+    def forget(self, lost: Sequence[Address]) -> None:
+        """These do not answer, and are not used any more."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What rank 0 found."""
+
+    candidates: tuple[WholeSet, ...]
+    attempt: int
+    """The number of this attempt."""
+    why: str
+    """Why there is no candidate; '' in the first attempt."""
+
+
+class MemoryCheckpoints:
+    """Every rank calls the same in the same order."""
+
+    def __init__(
+        self, stored: Stored, holders: Holders, node: str, world: World, every_steps: int
+    ) -> None:
+        """`node`: an id of this rank's node."""
+        self._stored, self._holders = stored, holders
+        self._node, self._world, self._every_steps = node, world, every_steps
+        self._nodes: list[str] = []
+        self._writer: Writer | None = None
+        self._buffers: tuple[Tensor, ...] | None = None
+        self._is_ready = False
+
+    @contextmanager
+    def newest(self) -> Iterator[Path | None]:
+        """The newest whole step in memory, or the newest checkpoint on the storage if that is newer
+        or no step in memory is whole.
+        """
+        world = self._world
+        self._nodes = world.gather_all(self._node)
+        plan = world.gather_all(self._plan() if world.rank == 0 else None)[0]
+        assert plan is not None
+        used: WholeSet | None = None
+        with ExitStack() as held:
+            directory, why = None, plan.why
+            for candidate in plan.candidates:
+                directory, why = self._opened(candidate, held)
+                if directory is not None:
+                    used = candidate
+                    break
+            if used is None:
+                directory = held.enter_context(self._stored.newest())
+            if world.rank == 0 and (used or why):
+                _report(used is not None, directory, why)
+            yield directory
+        world.wait()  # all ranks have read it
+        if world.rank == 0:
+            attempt, step = (used.attempt, used.step) if used else (0, -1)
+            if lost := sets.keep(self._holders.known(), attempt, step):
+                self._holders.forget(lost)
+        world.wait()  # this attempt writes nothing before that
+        self._writer = Writer(world.rank, world.size, plan.attempt, self._nodes_of_shard)
+
+    def evaluated(self, metrics: Mapping[str, float]) -> None:
+        self._stored.evaluated(metrics)
+
+    def report(self, metrics: Mapping[str, float], step: int, states: Mapping[str, Any]) -> None:
+        self._stored.report(metrics, step, states)
+
+    def before_update(self, step: int) -> float:
+        """Call it before the state changes in this step. Returns how long it waited, in seconds."""
+        writer = self._writer
+        if writer is None or not self._is_ready:
+            return 0.0
+        began = time.perf_counter()
+        writer.wait_for_copy()
+        if step % self._every_steps == 0:
+            # After this step all ranks know of each other that their last shards are on peers.
+            writer.wait_for_peer()
+        return time.perf_counter() - began
+
+    def after_step(self, progress: Progress) -> float:
+        """Begin to save the state if it is due. Returns how long it took, in seconds."""
+        writer = self._writer
+        if writer is None or progress.step % self._every_steps:
+            return 0.0
+        began = time.perf_counter()
+        packed = self._packed(progress)
+        if self._is_ready or self._becomes_ready(writer, packed):
+            writer.write(progress.step, packed)
+            if writer.why:
+                self._end(f"rank {self._world.rank}: {writer.why}")
+        return time.perf_counter() - began
+
+    def _packed(self, progress: Progress) -> Callable[[], Packed]:
+        """A function that describes the state, on any thread, until the state changes."""
+        parallel, rank, size = progress.parallel, self._world.rank, self._world.size
+        if self._buffers is None:
+            self._buffers = tuple(parallel.model.buffers())
+        # The next forward pass changes them, such as the statistics of batch norm.
+        buffers = {item.data_ptr(): item.detach().clone() for item in self._buffers}
+        if parallel.saves_alone:
+            noise = captured()
+            return lambda: pack(progress.states(rank, size, noise), buffers)
+        states = progress.states(rank, size)
+        return lambda: pack(states, buffers)
+
+    def _plan(self) -> _Plan:
+        found = sets.found(self._holders.known())
+        if not found.holders:
+            return _Plan((), 1, "")
+        stored = self._stored.newest_step()
+        candidates = tuple(item for item in found.sets if item.step >= stored)
+        if candidates:
+            why = ""
+        elif found.lost:
+            why = f"{found.lost} of {found.holders} nodes with copies in memory are lost"
+        elif found.sets:
+            why = f"the newest copies in memory are older, of step {found.sets[0].step}"
+        else:
+            why = "no step in memory has the copies of all ranks"
+        return _Plan(candidates, found.attempt + 1, why)
+
+    def _opened(self, candidate: WholeSet, held: ExitStack) -> tuple[Path | None, str]:
+        """A directory with its files, the same for all ranks of a node, or why there is none."""
+        first = self._nodes.index(self._node)
+        path, why = "", ""
+        if self._world.rank == first:
+            with attempt_observer.reads() if first == 0 else nullcontext():
+                try:
+                    path = str(held.enter_context(restored.directory(candidate, self._node)))
+                except (Unusable, OSError) as error:
+                    why = f"step {candidate.step} in memory cannot be used: {error}"
+        answers = self._world.gather_all((path, why))
+        for _, failed in answers:
+            if failed:
+                return None, failed
+        return Path(answers[first][0]), ""
+
+    def _nodes_of_shard(self) -> Nodes:
+        peer = need.peer_of(self._nodes).get(self._node)
+        return Nodes(self._holders.of(self._node), self._holders.of(peer) if peer else None)
+
+    def _becomes_ready(self, writer: Writer, packed: Callable[[], Packed]) -> bool:
+        """Whether all ranks can write, so that the steps that they write are whole.
+
+        Raises Stop on every rank if a node has too little memory.
+        """
+        answers = self._world.gather_all((writer.connected.is_set(), writer.why))
+        for rank, (_, why) in enumerate(answers):
+            if why:
+                self._end(f"rank {rank}: {why}")
+                return False
+        if not all(connected for connected, _ in answers):
+            return False
+        room = Room(packed().size_bytes, writer.free_bytes)
+        text = need.checked(self._nodes, self._world.gather_all(room))
+        if self._world.rank == 0:
+            print(text, flush=True)
+        self._is_ready = True
+        return True
+
+    def _end(self, why: str) -> None:
+        """Continue without checkpoints in memory, until the next attempt."""
+        text = f"no checkpoints in memory until the run is restarted: {why}"
+        attempt_observer.notice("CheckpointsInMemoryEnd", text)
+        print(text, flush=True)
+        self.close()
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def _report(from_memory: bool, directory: Path | None, why: str) -> None:
+    if directory is None:
+        text = f"starts at step 0: {why}"
+    else:
+        manifest = decode((directory / name(0)).read_bytes(), 0)
+        where = "memory" if from_memory else "the storage"
+        text = f"resumes from {where}, step {manifest.step}{f': {why}' if why else ''}"
+    attempt_observer.notice("Resumed", text)
+    print(text, flush=True)

@@ -1,0 +1,194 @@
+"""The process that owns the shards of one node, and outlives the ranks.
+
+Ranks of the node write into its memory, which it shares with them. It computes the digest of each
+shard, sends it to the holder of another node, and serves it to ranks that resume.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+import socket
+from contextlib import ExitStack, suppress
+from dataclasses import asdict
+from threading import Thread
+from typing import Any
+
+from training.checkpoint.memory import messages
+from training.checkpoint.memory.free_memory import free_bytes
+from training.checkpoint.memory.messages import Address, NoAnswer
+from training.checkpoint.memory.slots import Entry, Slot, Slots
+
+log = logging.getLogger(__name__)
+
+IDLE_S = 24 * 3600.0
+"""A connection that is admitted may be idle while the training evaluates."""
+STORE_S = 20.0
+"""How long a peer may take to receive more of a shard."""
+_BACKLOG = 128
+
+
+class Holder:
+    def __init__(self, node: str, host: str, token: bytes) -> None:
+        """`host`: the address of this node for other nodes."""
+        self._slots = Slots()
+        self._token = token
+        tcp = socket.create_server((host, 0), backlog=_BACKLOG)
+        local = socket.socket(socket.AF_UNIX)
+        name = f"training-checkpoints-{secrets.token_hex(8)}"
+        local.bind(f"\0{name}")
+        local.listen(_BACKLOG)
+        self._listening = (tcp, local)
+        self.address = Address(node, host, tcp.getsockname()[1], name, token)
+        for listening in self._listening:
+            Thread(target=self._accept, args=(listening,), daemon=True).start()
+
+    def close(self) -> None:
+        for listening in self._listening:
+            with suppress(OSError):
+                listening.shutdown(socket.SHUT_RDWR)  # `close` alone does not end `accept`
+            listening.close()
+
+    def _accept(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                link, _ = listening.accept()
+            except OSError:
+                return
+            Thread(target=self._serve, args=(link,), daemon=True).start()
+
+    def _serve(self, link: socket.socket) -> None:
+        with link:
+            try:
+                link.settimeout(messages.ANSWER_S)
+                if link.family != socket.AF_UNIX:
+                    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                if not messages.admits(link, self._token):
+                    return
+                link.settimeout(IDLE_S)
+                while True:
+                    self._answer(link, messages.receive(link))
+            except (OSError, KeyError, TypeError, ValueError) as error:
+                # The caller has ended, or it is not one of ours; it sees a closed connection.
+                log.debug("a connection ended: %s", error)
+
+    def _answer(self, link: socket.socket, message: dict[str, Any]) -> None:
+        match message["op"]:
+            case "write":
+                _Writing(link, message, self._slots, self._token).serve()
+            case "store":
+                self._store(link, message)
+            case "entries":
+                found = [asdict(entry) for entry in self._slots.entries()]
+                messages.send(link, {"entries": found})
+            case "fetch":
+                self._fetch(link, message)
+            case "keep":
+                self._slots.keep(int(message["attempt"]), int(message["step"]))
+                messages.send(link, {})
+            case other:
+                raise ValueError(f"{other} is no request")
+
+    def _store(self, link: socket.socket, message: dict[str, Any]) -> None:
+        """A shard of a rank on another node."""
+        entry, size_bytes = Entry(**message["entry"]), int(message["size_bytes"])
+        slot = self._slots.begin(entry.attempt, entry.rank, size_bytes)
+        with memoryview(slot.memory) as memory, memory[:size_bytes] as part:
+            messages.receive_into(link, part)
+        slot.entry = entry
+        messages.send(link, {"stored": entry.step})
+
+    def _fetch(self, link: socket.socket, message: dict[str, Any]) -> None:
+        asked = (int(message["attempt"]), int(message["step"]), int(message["rank"]))
+        found = self._slots.find(*asked)
+        if found is None:
+            messages.send(link, {"size_bytes": 0})
+            return
+        slot, entry = found
+        messages.send_shard(link, {"entry": asdict(entry)}, slot.file, entry.size_bytes)
+
+
+class _Writing:
+    """The connection of one rank of this node for its attempt."""
+
+    def __init__(
+        self, link: socket.socket, message: dict[str, Any], slots: Slots, token: bytes
+    ) -> None:
+        self._link, self._slots = link, slots
+        self._attempt, self._rank = int(message["attempt"]), int(message["rank"])
+        self._world_size = int(message["world_size"])
+        peer = message["peer"]
+        self._peer = peer and Address(peer["node"], peer["host"], int(peer["port"]), "", token)
+        self._sent = list[Slot]()
+        """The slots that the rank has mapped, by the number that it knows them by."""
+
+    def serve(self) -> None:
+        with ExitStack() as held:
+            try:
+                to_peer = (
+                    None
+                    if self._peer is None
+                    else held.enter_context(messages.connected(self._peer))
+                )
+            except OSError as error:
+                assert self._peer is not None
+                messages.send(self._link, {"why": f"{self._peer.host} does not answer: {error}"})
+                return
+            # What the holder has is used again, and counts as free.
+            messages.send(self._link, {"free": free_bytes() + self._slots.size_bytes})
+            while True:
+                message = messages.receive(self._link)
+                if message["op"] != "begin":
+                    raise ValueError(f"{message['op']} before a slot was begun")
+                slot = self._begin(int(message["size_bytes"]))
+                if slot is None:
+                    return
+                message = messages.receive(self._link)
+                if message["op"] != "commit":
+                    raise ValueError(f"{message['op']} before the slot was written")
+                answer = self._commit(slot, message, to_peer)
+                messages.send(self._link, answer)
+                if answer:
+                    return
+
+    def _begin(self, size_bytes: int) -> Slot | None:
+        try:
+            slot = self._slots.begin(self._attempt, self._rank, size_bytes)
+        except OSError as error:
+            why = f"no memory for {size_bytes:,} bytes: {error.strerror}"
+            messages.send(self._link, {"why": why})
+            return None
+        known = next((at for at, sent in enumerate(self._sent) if sent is slot), None)
+        if known is not None:
+            messages.send(self._link, {"slot": known})
+            return slot
+        self._sent.append(slot)
+        message = {"slot": len(self._sent) - 1, "capacity": slot.capacity}
+        messages.send_with_descriptor(self._link, message, slot.file.fileno())
+        return slot
+
+    def _commit(
+        self, slot: Slot, message: dict[str, Any], to_peer: socket.socket | None
+    ) -> dict[str, Any]:
+        """Complete the shard here and on the peer. Returns {}, or why the peer does not have it."""
+        size_bytes = int(message["size_bytes"])
+        with memoryview(slot.memory) as memory, memory[:size_bytes] as part:
+            digest = hashlib.sha256(part).hexdigest()
+        entry = Entry(
+            self._attempt, int(message["step"]), self._rank, self._world_size, size_bytes, digest
+        )
+        slot.entry = entry
+        if to_peer is None:
+            return {}
+        assert self._peer is not None
+        try:
+            to_peer.settimeout(STORE_S)
+            messages.send_shard(
+                to_peer, {"op": "store", "entry": asdict(entry)}, slot.file, size_bytes
+            )
+            if messages.receive(to_peer).get("stored") != entry.step:
+                raise NoAnswer("it stored another step")
+        except OSError as error:
+            return {"why": f"{self._peer.host} did not store a copy: {error}"}
+        return {}

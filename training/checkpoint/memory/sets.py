@@ -1,0 +1,105 @@
+"""The steps that are whole: the remaining holders have the shards of all ranks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from training.checkpoint.memory import messages
+from training.checkpoint.memory.messages import Address
+from training.checkpoint.memory.slots import Entry
+
+_CALLS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    entry: Entry
+    at: Address
+
+
+@dataclass(frozen=True, slots=True)
+class WholeSet:
+    attempt: int
+    step: int
+    copies: tuple[tuple[Copy, ...], ...]
+    """By rank, one or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    sets: tuple[WholeSet, ...]
+    """Newest first."""
+    attempt: int
+    """The newest attempt that has a shard; 0: none."""
+    newest_step: int
+    """The newest step that has a shard; -1: none."""
+    lost: int
+    """How many holders do not answer."""
+    holders: int
+    """Those, and the ones that have a shard."""
+
+
+def found(holders: Sequence[Address]) -> Found:
+    """Request the shards of all holders."""
+    if not holders:
+        return Found((), 0, -1, 0, 0)
+    with ThreadPoolExecutor(min(_CALLS, len(holders))) as calls:
+        answers = list(calls.map(_entries, holders))
+    copies = [
+        Copy(entry, address)
+        for address, entries in zip(holders, answers, strict=True)
+        for entry in entries or ()
+    ]
+    return Found(
+        tuple(whole(copies)),
+        max((copy.entry.attempt for copy in copies), default=0),
+        max((copy.entry.step for copy in copies), default=-1),
+        sum(entries is None for entries in answers),
+        sum(entries is None or bool(entries) for entries in answers),
+    )
+
+
+def whole(copies: Iterable[Copy]) -> list[WholeSet]:
+    """Newest first: the last attempt's before those of earlier ones."""
+    by_set: Mapping[tuple[int, int, int], dict[int, list[Copy]]] = defaultdict(dict)
+    for copy in copies:
+        entry = copy.entry
+        ranks = by_set[entry.attempt, entry.step, entry.world_size]
+        ranks.setdefault(entry.rank, []).append(copy)
+    return [
+        WholeSet(attempt, step, tuple(tuple(ranks[rank]) for rank in range(size)))
+        for (attempt, step, size), ranks in sorted(by_set.items(), reverse=True)
+        if all(rank in ranks for rank in range(size))
+    ]
+
+
+def keep(holders: Sequence[Address], attempt: int, step: int) -> list[Address]:
+    """Free the memory of all shards except those of one step. Returns who does not answer."""
+    if not holders:
+        return []
+    with ThreadPoolExecutor(min(_CALLS, len(holders))) as calls:
+        answers = list(calls.map(lambda address: _keep(address, attempt, step), holders))
+    return [address for address, answer in zip(holders, answers, strict=True) if not answer]
+
+
+def _entries(address: Address) -> list[Entry] | None:
+    """None if the holder does not answer."""
+    try:
+        with messages.connected(address) as link:
+            messages.send(link, {"op": "entries"})
+            return [Entry(**entry) for entry in messages.receive(link)["entries"]]
+    except OSError:
+        return None
+
+
+def _keep(address: Address, attempt: int, step: int) -> bool:
+    try:
+        with messages.connected(address) as link:
+            messages.send(link, {"op": "keep", "attempt": attempt, "step": step})
+            messages.receive(link)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,170 @@
+"""One rank's copies of its state into the memory of its node, on a separate thread."""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import Any
+
+import torch
+
+from training.checkpoint.memory import messages
+from training.checkpoint.memory.messages import Address, NoAnswer
+from training.checkpoint.memory.shard import Buffer, Packed
+
+log = logging.getLogger(__name__)
+
+WORK_S = 30.0
+"""How long the holder may take for a shard before the training continues without copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The holders of a rank's shard."""
+
+    own: Address
+    peer: Address | None
+    """Of another node; None if the run has only one."""
+
+
+class Writer:
+    """At most one shard is written at a time. If something fails, `why` contains the reason, and
+    nothing is written any more.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        world_size: int,
+        attempt: int,
+        nodes: Callable[[], Nodes],
+    ) -> None:
+        """`nodes` is called on the thread: a holder may have to start first."""
+        self._rank, self._world_size, self._attempt = rank, world_size, attempt
+        self._nodes = nodes
+        self._work = SimpleQueue[tuple[int, Callable[[], Packed], Any] | None]()
+        self._copied, self._held = Event(), Event()
+        self._copied.set()
+        self._held.set()
+        self._buffers = dict[int, Buffer]()
+        self.connected = Event()
+        self.free_bytes = 0
+        """The memory of the node for shards, when it was connected."""
+        self.why = ""
+        self._thread = Thread(target=self._run, name="checkpoints in memory", daemon=True)
+        self._thread.start()
+
+    def write(self, step: int, packed: Callable[[], Packed]) -> None:
+        """Begin to write the shard of a step. `packed` is called on the thread.
+
+        The tensors must not change until `wait_for_copy` returns.
+        """
+        if self.why:
+            return
+        self._copied.clear()
+        self._held.clear()
+        done = None
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            done.record()
+        self._work.put((step, packed, done))
+
+    def wait_for_copy(self) -> None:
+        """Until the state may change."""
+        if not self._copied.is_set():
+            self._copied.wait()  # it ends: the thread waits WORK_S at most for the holder
+
+    def wait_for_peer(self) -> None:
+        """Until the peer has the last shard."""
+        if not self._held.is_set():
+            self._held.wait()
+
+    def close(self) -> None:
+        """The holder keeps the shards."""
+        self._work.put(None)
+        self._thread.join(WORK_S)
+
+    def _run(self) -> None:
+        try:
+            with self._attached() as link:
+                self.connected.set()
+                while (work := self._work.get()) is not None:
+                    self._write(link, *work)
+        except Exception as error:
+            log.debug("checkpoints in memory end", exc_info=True)
+            self.why = str(error) or repr(error)  # the training continues, and reports it
+        finally:
+            self._copied.set()
+            self._held.set()
+            self.connected.set()
+
+    @contextmanager
+    def _attached(self) -> Iterator[socket.socket]:
+        nodes = self._nodes()
+        peer = nodes.peer
+        with messages.connected(nodes.own, local=True) as link:
+            link.settimeout(WORK_S)
+            messages.send(
+                link,
+                {
+                    "op": "write",
+                    "attempt": self._attempt,
+                    "rank": self._rank,
+                    "world_size": self._world_size,
+                    "peer": peer and {"node": peer.node, "host": peer.host, "port": peer.port},
+                },
+            )
+            self.free_bytes = int(_checked(messages.receive(link))["free"])
+            try:
+                yield link
+            finally:
+                for buffer in self._buffers.values():
+                    buffer.close()
+
+    def _write(
+        self, link: socket.socket, step: int, packed: Callable[[], Packed], done: Any
+    ) -> None:
+        shard = packed()
+        messages.send(link, {"op": "begin", "size_bytes": shard.size_bytes})
+        buffer = self._buffer(link)
+        _copy(buffer, shard, done)
+        self._copied.set()
+        messages.send(link, {"op": "commit", "step": step, "size_bytes": shard.size_bytes})
+        _checked(messages.receive(link))
+        self._held.set()
+
+    def _buffer(self, link: socket.socket) -> Buffer:
+        message, descriptor = messages.receive_with_descriptor(link)
+        if descriptor is not None:
+            try:
+                memory = mmap.mmap(descriptor, int(message["capacity"]))
+            finally:
+                os.close(descriptor)
+            self._buffers[int(message["slot"])] = Buffer(memory)
+        return self._buffers[int(_checked(message)["slot"])]
+
+
+def _checked(answer: dict[str, Any]) -> dict[str, Any]:
+    """Raises NoAnswer with the holder's reason if it refuses."""
+    if why := answer.get("why"):
+        raise NoAnswer(str(why))
+    return answer
+
+
+def _copy(buffer: Buffer, shard: Packed, done: Any) -> None:
+    """`done`: the event of a GPU after which the state is complete; None without a GPU."""
+    if done is None:
+        buffer.copy(shard)
+        return
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(stream):
+        stream.wait_event(done)
+        buffer.copy(shard)
+    stream.synchronize()
