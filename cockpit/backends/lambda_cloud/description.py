@@ -114,7 +114,7 @@ def read(path: str) -> Cloud:
         raise UsageError(
             f"The description of the cluster in {path} cannot be read.",
             error.strerror or str(error),
-            "For example: cockpit up --on lambda manifests/vm/lambda.toml",
+            "An example: cockpit manifests show vm/lambda.toml > cluster.toml",
         ) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not text in UTF-8.") from error

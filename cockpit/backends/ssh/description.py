@@ -94,7 +94,7 @@ def read(path: str) -> Hosts:
         raise UsageError(
             f"The description of the hosts in {path} cannot be read.",
             error.strerror or str(error),
-            "Name the file with --hosts FILE.",
+            "Name the file with --hosts FILE. An example: cockpit manifests show vm/hosts.toml",
         ) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not text in UTF-8.") from error
