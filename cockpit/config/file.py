@@ -68,7 +68,8 @@ TEMPLATE = """\
 # [cost]
 # currency = "EUR"
 # budget = 500            # of one run: see docs/diagnosis.md
-# pod_hour = { gpu = 32.77 } # by worker group: the price of its node type for an hour
+# node_hour = { "p4d.24xlarge" = 32.77 } # price of a node for an hour, by its type
+# pod_hour = { gpu = 32.77 } # price of a pod for an hour, by worker group; it is used first
 
 # [alerts]
 # straggler_percent = 30  # see docs/diagnosis.md for every threshold

@@ -144,6 +144,8 @@ class KubernetesNode(Struct, frozen=True):
     ip: str = ""
     version: str = ""
     """The version of the kubelet."""
+    type: str = ""
+    """The instance type, such as `p4d.24xlarge`; empty if it is not known."""
     created_s: float = 0.0
     cpus: float = 0.0
     memory_bytes: int = 0

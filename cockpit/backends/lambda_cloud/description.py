@@ -201,6 +201,7 @@ def hosts_text(cloud: Cloud, placed: list[Placed]) -> str:
         one = by_name[wanted.name]
         lines += ["[[host]]", f'name = "{wanted.name}"', f'address = "{one.address}"']
         lines += [f'ssh = "{alias(cloud.cluster, wanted.name)}"', f"gpus = {one.gpus}"]
+        lines += [f'type = "{wanted.type}"']
         lines += [f"user = {json.dumps(cloud.user)}", f"port = {cloud.port}"]
         lines += [f"python = {json.dumps(cloud.interpreter)}"]
         head = wanted.group == HEAD_GROUP
