@@ -65,6 +65,9 @@ TEMPLATE = """\
 # [grafana]
 # url = "https://grafana:3000" # for cockpit open grafana
 
+# [history_server]
+# url = "http://127.0.0.1:30080" # of KubeRay, for cockpit why --history
+
 # [cost]
 # currency = "EUR"
 # budget = 500            # of one run: see docs/diagnosis.md
@@ -84,6 +87,7 @@ TABLES = (
     "prometheus",
     "mlflow",
     "grafana",
+    "history_server",
     "cost",
     "drills",
     "guard",
