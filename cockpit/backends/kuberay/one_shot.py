@@ -50,7 +50,7 @@ SOURCE = "backend"
 REASONS = 20
 """Pods whose object is read for its reason; of more, the table's own has to do."""
 NODES = 20
-"""Up to so many nodes are read one by one: the list of a large cluster has megabytes."""
+"""Up to this number, each node is read alone: the list of a large cluster has megabytes."""
 _ENDED = {"Completed": PodPhase.SUCCEEDED, "Succeeded": PodPhase.SUCCEEDED}
 _FAILED = ("Failed", "Error", "OOMKilled", "Evicted", "ContainerStatusUnknown", "DeadlineExceeded")
 
