@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -51,13 +52,15 @@ def telemetry(reason: str = "rank 1 exited with SIGKILL") -> list[str]:
         wire.Worker(rank=0, node_id=HEAD, node_ip="10.0.0.1", pid=76, gpu_ids=()),
         wire.Worker(rank=1, node_id=WORKER, node_ip="10.0.0.2", pid=77, gpu_ids=()),
     )
-    run = {"run": RUN, "name": "digits", "job": "01000000", "submission": "job-1"}
+    run = wire.Run(
+        run=RUN, name="digits", job="01000000", submission="job-1", state="RUNNING", world_size=2
+    )
     bodies: list[wire.Body] = [
-        wire.Run(**run, state="RUNNING", world_size=2),
+        run,
         wire.AttemptStart(run=RUN, attempt=1, workers=workers),
         *(tick(step) for step in range(3, 40)),
         wire.AttemptEnd(run=RUN, attempt=1, reason=reason),
-        wire.Run(**run, state="ERRORED", world_size=2),
+        replace(run, state="ERRORED"),
     ]
     return [line(seq, body) for seq, body in enumerate(bodies, 1)]
 
