@@ -18,8 +18,7 @@ RESET = "\x1b[0m"
 def cast(frames: Frames, seconds: float, *, title: str = "") -> str:
     """The first view of each frame, all of them in `seconds`. The last frame stays for its part."""
     rows = max(len(frame[0]) for frame in frames.frames)
-    header = {"version": 2, "width": frames.columns, "height": rows, "idle_time_limit": seconds}
-    header |= {"title": title} if title else {}
+    header = {"version": 2, "width": frames.columns, "height": rows, "title": title}
     lines = [json.dumps(header)]
     each_s = seconds / len(frames.frames)
     for at, text in enumerate(_texts(frames)):
