@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import runpy
@@ -21,6 +22,7 @@ import yaml
 
 from cockpit import __version__
 from cockpit.cli.verbs import VERBS
+from cockpit.config.bundled import PROJECT_FILES
 from training.jobs import JOBS
 
 ROOT = Path(__file__).parent.parent
@@ -51,8 +53,10 @@ def test_wheel_contains_themes_manifests_jobs_and_license(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     for theme in (ROOT / "themes").glob("*.toml"):
         assert f"cockpit/themes/{theme.name}" in names
-    for overlay in (ROOT / "manifests/kubernetes/rendered").glob("*.yaml"):
-        assert f"cockpit/manifests/{overlay.name}" in names
+    for name in listed("manifests"):
+        assert name.startswith("manifests/krew/") or f"cockpit/{name}" in names
+    for name in PROJECT_FILES:
+        assert f"cockpit/project/{name}" in names
     for job in JOBS:
         assert f"{job.module.replace('.', '/')}.py" in names
     assert {"training/jobs/catalogue.json", "training/data/digits.npz"} <= names
@@ -63,11 +67,49 @@ def test_wheel_contains_themes_manifests_jobs_and_license(wheel: Path) -> None:
 
 def test_wheel_contains_each_file_of_both_packages(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    listed = subprocess.run(
-        ["git", "ls-files", "cockpit", "training"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    ).stdout.splitlines()  # fmt: skip
-    assert not [name for name in listed if (ROOT / name).exists() and name not in names]
+    assert not [name for name in listed("cockpit", "training") if name not in names]
+
+
+def listed(*folders: str) -> list[str]:
+    """The files of the repository below these folders, those that are not committed yet too."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *folders]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return [name for name in found.stdout.splitlines() if (ROOT / name).exists()]
+
+
+def test_wheel_shows_and_writes_the_manifests_and_the_sources_of_images(
+    wheel: Path, tmp_path: Path
+) -> None:
+    """The image of cockpit is built from what was written: here, its wheel."""
+    unzipped, folder = tmp_path / "site-packages", tmp_path / "written"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(unzipped)
+
+    def cockpit(*argv: str) -> str:
+        done = called([sys.executable, "-m", "cockpit", *argv], tmp_path, PYTHONPATH=str(unzipped))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    rows = json.loads(cockpit("manifests", "-o", "json"))
+    assert {str(unzipped)} == {row["path"].partition("/cockpit/manifests/")[0] for row in rows}
+    rbac = (ROOT / "manifests/kubernetes/base/rbac.yaml").read_text()
+    assert cockpit("manifests", "show", "kubernetes/base/rbac.yaml") == rbac
+    planned = cockpit("up", "--on", "kubernetes", "--overlay", "gpu", "--dry-run", "-o", "yaml")
+    assert "nvidia.com/gpu" in planned
+    assert str(unzipped) in cockpit("themes")
+
+    assert f"Wrote {folder}." in cockpit("manifests", "write", str(folder))
+    written = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    expected = {
+        name
+        for name in listed("cockpit", "training", "themes", "manifests", *PROJECT_FILES)
+        if not name.startswith("manifests/krew/")
+    }
+    assert written == expected
+    assert os.access(folder / "manifests/image/build.sh", os.X_OK)
+    again = runpy.run_path(str(ROOT / "manifests/krew/build.py"))["wheel"](tmp_path, folder)
+    with zipfile.ZipFile(again) as ours, zipfile.ZipFile(wheel) as theirs:
+        assert set(ours.namelist()) == set(theirs.namelist())
 
 
 def test_base_installation_requires_no_heavy_package(wheel: Path) -> None:
@@ -212,6 +254,10 @@ def works_alone(place: Path, home: Path) -> None:
     planned = cockpit("up", "--on", "kubernetes", "--dry-run", "-o", "yaml")
     kinds = {each["kind"] for each in yaml.safe_load_all(planned.stdout)}
     assert {"Namespace", "RayCluster", "Role"} <= kinds
+    assert "kind: CronJob" in cockpit("manifests", "show", "drills/cronjob.yaml").stdout
+    written = home / f"{place.name}-written"
+    assert cockpit("manifests", "write", str(written)).returncode == 0
+    assert os.access(written / "manifests/image/build.sh", os.X_OK)
     assert str(installed) in cockpit("themes").stdout
     assert "checkpointed" in cockpit("launch", "--list").stdout
     assert "pod-kill" in cockpit("drill", "list").stdout

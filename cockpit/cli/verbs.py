@@ -20,6 +20,7 @@ VERBS = (
     Verb("plan", "cluster.plan", "what cockpit up would make, and what it costs", "Start"),
     Verb("up", "cluster.up", "create a cluster and wait until it is ready", "Start"),
     Verb("down", "cluster.down", "delete what cockpit up created", "Start"),
+    Verb("manifests", "cluster.manifests", "the manifests and examples: list or write", "Start"),
     Verb("doctor", "cluster.doctor", "check what cockpit needs, and how to fix it", "Start"),
     Verb("preflight", "cluster.preflight", "check the pods that a job would use", "Start"),
     Verb("clusters", "read.clusters", "all clusters, over all contexts", "Read"),

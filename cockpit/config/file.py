@@ -65,10 +65,14 @@ TEMPLATE = """\
 # [grafana]
 # url = "https://grafana:3000" # for cockpit open grafana
 
+# [history_server]
+# url = "http://127.0.0.1:30080" # of KubeRay, for cockpit why --history
+
 # [cost]
 # currency = "EUR"
 # budget = 500            # of one run: see docs/diagnosis.md
-# pod_hour = { gpu = 32.77 } # by worker group: the price of its node type for an hour
+# node_hour = { "p4d.24xlarge" = 32.77 } # price of a node for an hour, by its type
+# pod_hour = { gpu = 32.77 } # price of a pod for an hour, by worker group; it is used first
 
 # [alerts]
 # straggler_percent = 30  # see docs/diagnosis.md for every threshold
@@ -83,6 +87,7 @@ TABLES = (
     "prometheus",
     "mlflow",
     "grafana",
+    "history_server",
     "cost",
     "drills",
     "guard",

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
+from cockpit.config import bundled
 from cockpit.config.paths import config_dir
 from cockpit.model.error import CockpitError, UsageError
 
@@ -66,8 +67,7 @@ class ThemeColors(Struct, frozen=True):
 
 def theme_dirs() -> tuple[Path, ...]:
     """The directories of themes, the user's own first: one there hides a bundled namesake."""
-    package = Path(__file__).parents[1]
-    return (config_dir() / "themes", package / "themes", package.parent / "themes")
+    return (config_dir() / "themes", bundled.themes())
 
 
 def themes() -> tuple[ThemeFile, ...]:

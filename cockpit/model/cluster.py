@@ -144,6 +144,8 @@ class KubernetesNode(Struct, frozen=True):
     ip: str = ""
     version: str = ""
     """The version of the kubelet."""
+    type: str = ""
+    """The instance type, such as `p4d.24xlarge`; empty if it is not known."""
     created_s: float = 0.0
     cpus: float = 0.0
     memory_bytes: int = 0
@@ -206,8 +208,8 @@ class ClusterRef(Struct, frozen=True):
         """Context, namespace and name, as the first line of a plan: which cluster it changes."""
         name = one_line(self.name)
         if self.backend == "kuberay":
-            context, namespace = one_line(self.context), one_line(self.namespace)
-            return f"context {context}, namespace {namespace}, RayCluster {name}"
+            context = f"context {one_line(self.context)}, " if self.context else ""
+            return f"{context}namespace {one_line(self.namespace)}, RayCluster {name}"
         if self.backend == "ssh":
             return f"cluster {name} on the hosts of {one_line(self.context)}"
         return f"local cluster {name}" if self.backend == "local" else f"Ray cluster at {name}"

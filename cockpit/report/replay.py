@@ -16,9 +16,34 @@ from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 Span: TypeAlias = tuple[str, int, int]
 """Text, the number of its style, and its width in cells."""
+
+
+class Look(Struct, frozen=True):
+    """The style of a text on a terminal; colours are `#rrggbb`, or empty."""
+
+    front: str = ""
+    back: str = ""
+    bold: bool = False
+    italic: bool = False
+    underline: bool = False
+    dim: bool = False
+
+    @property
+    def css(self) -> str:
+        """Declarations."""
+        parts = {
+            "color": self.front,
+            "background": self.back,
+            "font-weight": "bold" if self.bold else "",
+            "font-style": "italic" if self.italic else "",
+            "text-decoration": "underline" if self.underline else "",
+            "opacity": "0.6" if self.dim else "",
+        }
+        return "; ".join(f"{name}: {value}" for name, value in parts.items() if value)
 
 
 class Frames(Struct):
@@ -31,8 +56,7 @@ class Frames(Struct):
     frames: list[list[list[int]]] = field(default_factory=list)
     """By frame and view: the numbers of its lines."""
     lines: list[tuple[Span, ...]] = field(default_factory=list)
-    styles: list[str] = field(default_factory=list)
-    """Declarations of CSS, made by cockpit."""
+    styles: list[Look] = field(default_factory=list)
     markers: list[tuple[int, str]] = field(default_factory=list)
     """A frame and a text: where a reader may jump to."""
     start: int = 0
@@ -50,13 +74,14 @@ def policy() -> str:
 
 
 def style(frames: Frames) -> str:
-    own = "\n".join(f"#screen .s{at} {{ {css} }}" for at, css in enumerate(frames.styles))
+    own = "\n".join(f"#screen .s{at} {{ {look.css} }}" for at, look in enumerate(frames.styles))
     return f"{_resource('replay.css')}{own}\n"
 
 
 def section(frames: Frames) -> str:
     """The section with its data and its script; hidden where no script runs."""
-    packed = base64.b64encode(zlib.compress(msgspec.json.encode(frames), 9)).decode()
+    plain = replace(frames, styles=[])  # they are classes of the style sheet
+    packed = base64.b64encode(zlib.compress(msgspec.json.encode(plain), 9)).decode()
     speeds = "".join(f'<option value="{n}">{n} frames/s</option>' for n in (8, 2, 4, 16))
     return "\n".join(
         (

@@ -115,6 +115,11 @@ class JsonServer:
             )
         raise self.refused(on, response.status_code, answer, response.headers)
 
+    def tls(self) -> ssl.SSLContext | None:
+        """The context for other requests to the same server; None without https."""
+        found = self._trusted()
+        return found if isinstance(found, ssl.SSLContext) else None
+
     def strange(self, why: str) -> AnswerError:
         """For an answer that is not of such a server."""
         return AnswerError(

@@ -16,6 +16,7 @@ REMOVED_KEPT = 500
 STATES_KEPT = 24
 """Of each pod, the newest."""
 DEATHS_KEPT = 500
+NODES_KEPT = 10_000
 GAPS_KEPT = 50
 """Of each source."""
 SILENT_AFTER_S = 10.0
@@ -44,6 +45,9 @@ class PodPast(Struct, frozen=True):
     seen_s: float
     """When it was first listed; of those in the first list, when they were made."""
     ip: str = ""
+    host: str = ""
+    gpus: float = 0.0
+    """As of `Pod`."""
     states: tuple[PodState, ...] = ()
     removed_s: float | None = None
 
@@ -55,6 +59,13 @@ class PodPast(Struct, frozen=True):
         """When it was first well, from `since_s` on; a state that began before counts as then."""
         found = next((s for s in self.states if s.at_s >= since_s and s.is_well), None)
         return None if found is None else found.at_s
+
+
+class NodeKind(Struct, frozen=True):
+    """What a K8s node is and offered when it was last listed."""
+
+    type: str
+    gpus: float
 
 
 class NodeDeath(Struct, frozen=True):
@@ -96,6 +107,8 @@ class Past(Struct):
     withdrawals: deque[Withdrawal] = field(default_factory=lambda: deque(maxlen=DEATHS_KEPT))
     gaps: dict[str, tuple[Gap, ...]] = field(default_factory=dict)
     """By source, the newest last."""
+    node_kinds: dict[str, NodeKind] = field(default_factory=dict)
+    """By name: the K8s nodes with a known type, also the newest of those that were deleted."""
     _last_update_s: dict[str, float] = field(default_factory=dict)
     """By source: the time until which no data is expected."""
     _removed: dict[str, None] = field(default_factory=dict)
@@ -122,6 +135,8 @@ class Past(Struct):
         self, before: Mapping[str, KubernetesNode], event: KubernetesNodesListed
     ) -> None:
         for node in event.nodes:
+            if node.type:
+                self._note_kind(node)
             earlier = before.get(node.name)
             if node.gpus_withdrawn > (earlier.gpus_withdrawn if earlier is not None else 0.0):
                 self.withdrawals.append(
@@ -158,9 +173,11 @@ class Past(Struct):
         past = self.pods.get(pod.name)
         if past is None:
             seen_s = min(at_s, pod.created_s or at_s) if is_first else at_s
-            past = PodPast(pod.name, pod.group, pod.node_type, seen_s, pod.ip)
-        elif pod.ip and pod.ip != past.ip:
-            past = replace(past, ip=pod.ip)
+            past = PodPast(pod.name, pod.group, pod.node_type, seen_s, pod.ip, pod.host, pod.gpus)
+        elif (pod.ip and pod.ip != past.ip) or (pod.host and pod.host != past.host):
+            past = replace(
+                past, ip=pod.ip or past.ip, host=pod.host or past.host, gpus=pod.gpus or past.gpus
+            )
         last = past.states[-1] if past.states else None
         if last is None or (last.phase, last.ready, last.restarts) != (
             pod.phase,
@@ -172,6 +189,12 @@ class Past(Struct):
         self.pods[pod.name] = past
         if pod.phase is PodPhase.FAILED:
             self._note_removed(pod.name, pod.ended_s or at_s)
+
+    def _note_kind(self, node: KubernetesNode) -> None:
+        self.node_kinds.pop(node.name, None)  # the newest last
+        self.node_kinds[node.name] = NodeKind(node.type, node.gpus)
+        while len(self.node_kinds) > NODES_KEPT:
+            del self.node_kinds[next(iter(self.node_kinds))]
 
     def _note_removed(self, name: str, at_s: float) -> None:
         if (pod := self.pods[name]).removed_s is None:

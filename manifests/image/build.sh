@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Build an image from this checkout with docker, podman or buildah:
+# Build an image from a clone, or from what `cockpit manifests write` wrote, with docker, podman or buildah:
 #   manifests/image/build.sh [train|cockpit] [OPTION …]
 #     --builder NAME    docker, podman or buildah (default: the first that is installed)
 #     --from IMAGE      a Debian with Python 3.11 and its module venv (default: python:3.11-slim-bookworm)
@@ -44,7 +44,7 @@ revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 context=$(mktemp -d)
 trap 'rm -rf "$context"' EXIT
 tar --create --exclude=__pycache__ --exclude='*.pyc' constraints.txt pyproject.toml README.md LICENSE \
-  cockpit training themes manifests/kubernetes/rendered | tar --extract --directory "$context"
+  cockpit training themes manifests | tar --extract --directory "$context"
 cp manifests/image/sbom.py "$context"
 
 if [ "$what" = train ]; then

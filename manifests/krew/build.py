@@ -47,8 +47,8 @@ def main() -> int:
     return 0
 
 
-def wheel(folder: Path) -> Path:
-    """Build the wheel of this repository into `folder`, in an environment of the build backend."""
+def wheel(folder: Path, root: Path = ROOT) -> Path:
+    """Build the wheel of `root` into `folder`, in an environment of the build backend."""
     command = [
         sys.executable,
         "-m",
@@ -58,7 +58,7 @@ def wheel(folder: Path) -> Path:
         "--no-deps",
         "-w",
         str(folder),
-        str(ROOT),
+        str(root),
     ]
     subprocess.run(command, check=True)
     return next(folder.glob("cockpit-*.whl"))

@@ -54,6 +54,27 @@ def test_recordings_are_listed(path: Path, capsys: pytest.CaptureFixture[str]) -
     assert re.search(rf"{RUN}\s+digits\s+RUNNING", capsys.readouterr().out)
 
 
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("", 1),
+        ("DIGITS", 1),
+        ("state=running attempts>=2 cluster~local", 1),
+        ("tags~base", 1),
+        ("attempts>2", 0),
+        ("recording=true", 0),
+        ("nothing", 0),
+    ],
+)
+def test_recordings_are_filtered_by_text_and_values(
+    text: str, count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["recordings", "tag", RUN, "base-1"]) == 0
+    capsys.readouterr()
+    assert len(asked(capsys, "recordings", "--filter", text)) == count
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
@@ -127,6 +148,7 @@ def test_recordings_are_tagged_and_listed_by_tag(
         (("tag", RUN, "two words"), "cannot be a tag"),
         (("tag", "nothing", "x"), "There is no recording 'nothing'"),
         (("--sort", "colour"), "There is no column 'colour'"),
+        (("--filter", "colour=red"), "there is no column colour"),
     ],
 )
 def test_wrong_tags_notes_and_columns_are_refused(

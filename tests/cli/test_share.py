@@ -57,11 +57,35 @@ def test_replay_shows_each_view_from_the_beginning_to_the_end(
 
 
 @pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("kind", ["cast", "svg"])
+def test_film_shows_the_views_one_after_the_other(
+    kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["share", "digits", "-o", kind, "--frames", "4", "--size", "80x24", "--seconds", "8"]
+    assert main([*argv, "--views", "overview,ranks"]) == 0
+    name = f"digits-{RUN}-replay.{kind}"
+    assert f"Wrote {name}" in capsys.readouterr().out
+    text = Path(name).read_text()
+    if kind == "svg":
+        assert "SAMPLES/S" in text
+        assert "animation:film 8s" in text
+        return
+    header, *events = map(json.loads, text.splitlines())
+    assert (header["width"], header["height"]) == (80, 24)
+    first, last = events[0], events[-2]
+    assert "SAMPLES/S" not in first[2]
+    assert any("SAMPLES/S" in event[2] for event in events if event[0] >= 4.0)
+    assert (first[0], events[-1][0]) == (0.0, 8.0)
+    assert "08:01:59" in last[2], "the last moment of the recording"
+
+
+@pytest.mark.usefixtures("path")
 @pytest.mark.parametrize(
     ("flags", "reported"),
     [
         (("--frames", "1"), "--frames is from 2"),
-        (("--size", "big"), "--size such as 120x36"),
+        (("--size", "big"), "and --size such"),
+        (("--seconds", "0"), "--seconds from 1 to 3600"),
         (("--views", "overview,nothing"), "There is no view 'nothing'"),
     ],
 )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.alerts import settings
+from cockpit.cli.output import tables
 from cockpit.cli.read.alerts import sentences
 from cockpit.cli.read.snapshot import cost_so_far, status
 from cockpit.config import file
@@ -16,8 +19,11 @@ from cockpit.insight.metrics.diagnosis import diagnosis
 from cockpit.insight.metrics.goodput import goodput
 from cockpit.insight.metrics.prices import Prices, money_per_hour, parse
 from cockpit.model.alert import Severity
-from cockpit.model.cluster import NodeType, Pod, PodPhase
+from cockpit.model.cluster import KubernetesNode, NodeType, Pod, PodPhase
 from cockpit.model.error import UsageError
+from cockpit.model.event import KubernetesNodesListed, PodsListed
+from cockpit.report.sections.diagnosis import goodput_section
+from cockpit.store import history
 from cockpit.tui.views.overview import diagnosis_panel
 from tests.insight.training_run import Training
 
@@ -75,6 +81,103 @@ def test_cost_of_lost_time_is_not_known_before_progress_is() -> None:
     assert "lost" not in diagnosis_panel.facts(found, 80).plain.split()
 
 
+def hosted(training: Training, *, gpus: tuple[float, ...], node_gpus: float = 8.0) -> None:
+    """The pods on the nodes node-0, node-1, …, which have types."""
+    store, now_s = training.store, training.clock
+    pods = tuple(
+        replace(pod, host=f"node-{number}", gpus=gpus[number])
+        for number, pod in enumerate(store.pods.values())
+    )
+    nodes = tuple(
+        KubernetesNode(f"node-{number}", True, type=kind, gpus=node_gpus)
+        for number, kind in enumerate(("p4d.24xlarge", "p4d.24xlarge", "m5.large"))
+    )
+    training.tell(KubernetesNodesListed(at_s=now_s, source="backend", nodes=nodes))
+    training.tell(PodsListed(at_s=now_s, source="backend", pods=pods))
+
+
+BY_TYPE = {"p4d.24xlarge": 32.0, "m5.large": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("prices", "per_hour"),
+    [
+        (Prices(node_hour=BY_TYPE), 32 * 8 / 8 + 32 * 2 / 8),
+        (Prices({"cpu": 1.5}, node_hour=BY_TYPE), 32 + 1.5),
+        (Prices(node_hour={"m5.large": 1.0}), 0.0),
+    ],
+)
+def test_node_is_priced_by_type_and_by_the_share_of_its_gpus(
+    training: Training, prices: Prices, per_hour: float
+) -> None:
+    """Without a price of the group; the run has ranks on two of the three pods."""
+    hosted(training, gpus=(8.0, 2.0, 8.0))
+    assert money_per_hour(training.store, training.run, prices) == pytest.approx(per_hour)
+
+
+def test_node_without_gpus_counts_once_as_a_whole(training: Training) -> None:
+    hosted(training, gpus=(0.0, 0.0, 0.0), node_gpus=0.0)
+    store = training.store
+    pods = tuple(replace(pod, host="node-0") for pod in store.pods.values())
+    training.tell(PodsListed(at_s=training.clock, source="backend", pods=pods))
+    assert money_per_hour(store, training.run, Prices(node_hour=BY_TYPE)) == 32.0
+
+
+@pytest.mark.parametrize("prices", [PRICES, Prices(node_hour=BY_TYPE)])
+def test_deleted_pods_and_nodes_of_a_run_keep_their_price(
+    training: Training, prices: Prices
+) -> None:
+    hosted(training, gpus=(8.0, 8.0, 8.0))
+    before = money_per_hour(training.store, training.run, prices)
+    later_s = training.clock + 5.0
+    training.tell(PodsListed(at_s=later_s, source="backend", pods=()))
+    training.tell(KubernetesNodesListed(at_s=later_s, source="backend", nodes=()))
+    assert not training.store.pods
+    assert money_per_hour(training.store, training.run, prices) == before > 0
+
+
+def test_kinds_of_nodes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "NODES_KEPT", 3)
+    past = history.Past()
+    for number in range(5):
+        node = KubernetesNode(f"node-{number}", True, type="m5.large")
+        listed = KubernetesNodesListed(at_s=1.0, source="backend", nodes=(node,))
+        past.take_kubernetes_nodes({}, listed)
+    assert list(past.node_kinds) == ["node-2", "node-3", "node-4"]
+
+
+def test_failures_cost_the_restart_and_the_redone_steps(training: Training) -> None:
+    """Not the start of the run, which no failure caused."""
+    none = diagnosis(training.store, training.run, training.clock, prices=PRICES)
+    assert none.cost is not None
+    assert none.cost.failures_money == 0.0
+    assert "failures" not in none.cost.text
+    training.end("a rank died", back_by=50)
+    training.start()
+    for _ in training.go(60):
+        pass
+    good = goodput(training.run, training.clock)
+    assert good is not None
+    assert good.failures_s == pytest.approx(
+        good.lost_s["restart after failure"] + good.lost_s["redone steps"]
+    )
+    assert good.failures_s < sum(good.lost_s.values())
+    spent = diagnosis(training.store, training.run, training.clock, prices=PRICES).cost
+    assert spent is not None
+    assert spent.failures_money == pytest.approx(good.failures_s / 3600 * 37.8)
+    assert f"({spent.failures_money:.2f} EUR by failures)" in spent.text
+
+
+def test_report_has_the_cost_of_each_cause(training: Training) -> None:
+    good = goodput(training.run, training.clock)
+    spent = diagnosis(training.store, training.run, training.clock, prices=PRICES).cost
+    assert good is not None
+    shown = json.dumps(tables.as_json(goodput_section(good, spent)))
+    assert "cost, EUR" in shown
+    assert str(round(good.lost_s["starting"] / 3600 * 37.8, 2)) in shown
+    assert "cost, EUR" not in json.dumps(tables.as_json(goodput_section(good, None)))
+
+
 @pytest.mark.parametrize(
     ("part", "severity"), [(0.5, None), (0.95, Severity.WARNING), (1.2, Severity.CRITICAL)]
 )
@@ -99,6 +202,7 @@ def test_budget_raises_an_alert_from_90_percent(
         {"pod_hour": 3},
         {"pod_hour": {"gpu": "much"}},
         {"pod_hour": {"gpu": -1}},
+        {"node_hour": {"m5.large": "1 EUR"}},
         {"budget": True},
         {"budget": float("nan")},
         {"currency": 7},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,8 @@ from cockpit.backends.kuberay.provision import overlay
 from cockpit.backends.kuberay.provision.kinds import BY_NAME, PARTS, labels
 from cockpit.backends.kuberay.provision.overlay import S3, Volume, Wanted, objects
 from cockpit.cli.cluster import up
-from tests.manifests.kustomize import FOLDER, OVERLAYS, Object, name_of, with_component
+from cockpit.config import bundled
+from tests.manifests.kustomize import OVERLAYS, Object, name_of, with_component
 from tests.manifests.render import RENDERED, rendered
 
 COMPONENTS = {"storage-nfs": Volume(nfs="nfs.example.com:/exports/ml"),
@@ -103,10 +103,6 @@ def test_flags_name_every_overlay_and_every_part() -> None:
     assert set(up.PARTS) == set(PARTS)
 
 
-def test_wheel_has_the_rendered_files_where_up_reads_them() -> None:
-    project = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text())
-    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
-    assert included["manifests/kubernetes/rendered"] == "cockpit/manifests"
-    installed, repository = overlay.folders()
-    assert (installed.parent.name, installed.name) == ("cockpit", "manifests")
-    assert repository == RENDERED
+def test_up_reads_the_rendered_files_of_the_repository() -> None:
+    """tests/test_wheel.py checks those of a wheel."""
+    assert bundled.manifests() / "kubernetes" / "rendered" == RENDERED

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.report.html import html
-from cockpit.report.replay import Frames, script
+from cockpit.report.replay import Frames, Look, script
 from cockpit.report.run_report import report
 from tests.report.runs import EVIL, RUN, rich
 from tests.report.test_html import Page
@@ -29,7 +29,7 @@ def frames() -> Frames:
         ["0.0 s of 9.0 s", "9.0 s of 9.0 s"],
         [[[0, 1], [1, 1]], [[2, 1], [0, 1]]],
         [(("begin", 0, 5),), ((HOSTILE, 1, 37),), (("en", 0, 2), ("d", 1, 1))],
-        ["color: #ffffff", "color: #00ff00; font-weight: bold"],
+        [Look("#ffffff"), Look("#00ff00", bold=True)],
         [(1, f"drill: {HOSTILE}")],
     )
 

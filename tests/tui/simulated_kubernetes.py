@@ -251,6 +251,7 @@ def _nodes() -> tuple[KubernetesNode, ...]:
             ready=True,
             ip=f"10.0.1.{number}",
             version="v1.34.4",
+            type="p4d.24xlarge" if gpus else "m5.4xlarge",
             created_s=START_S - 30 * DAY_S,
             cpus=96,
             memory_bytes=1024 * GIB,

@@ -11,20 +11,35 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any
 
 from cockpit.backends.kuberay.api.client import KubeClient, KubeError
-from cockpit.backends.kuberay.api.fields import UNUSABLE, items, mapping, seconds, text, usable
+from cockpit.backends.kuberay.api.fields import (
+    UNUSABLE,
+    checked,
+    items,
+    mapping,
+    seconds,
+    text,
+    usable,
+)
 from cockpit.backends.kuberay.backend import KubeRayBackend
 from cockpit.backends.kuberay.resources import objects
 from cockpit.backends.kuberay.resources.health import health, health_alone
 from cockpit.backends.kuberay.resources.raycluster import RayCluster, ray_cluster
 from cockpit.backends.kuberay.watch import rayjob_of
 from cockpit.model.clock import server_time
-from cockpit.model.cluster import ClusterHealth, ClusterRef, NodeType, Pod, PodPhase
+from cockpit.model.cluster import (
+    ClusterHealth,
+    ClusterRef,
+    NodeType,
+    Pod,
+    PodPhase,
+)
 from cockpit.model.error import CockpitError
 from cockpit.model.event import (
     ClusterSeen,
     Event,
     GroupsListed,
     JobsListed,
+    KubernetesNodesListed,
     PodsListed,
     SourceHealth,
 )
@@ -34,6 +49,8 @@ from cockpit.model.text import one_line
 SOURCE = "backend"
 REASONS = 20
 """Pods whose object is read for its reason; of more, the table's own has to do."""
+NODES = 20
+"""Up to this number, each node is read alone: the list of a large cluster has megabytes."""
 _ENDED = {"Completed": PodPhase.SUCCEEDED, "Succeeded": PodPhase.SUCCEEDED}
 _FAILED = ("Failed", "Error", "OOMKilled", "Evicted", "ContainerStatusUnknown", "DeadlineExceeded")
 
@@ -50,10 +67,13 @@ class OneShotBackend(KubeRayBackend):
 async def one_shot_events(
     client: KubeClient, ref: ClusterRef, kinds: Collection[str]
 ) -> list[Event]:
-    """The wanted of `cluster`, `pods` and `rayjobs`. A refusal is an event, not raised."""
+    """The wanted of `cluster`, `pods`, `rayjobs` and `nodes`. A refusal is an event, not raised."""
     jobs = asyncio.create_task(_rayjobs(client, ref)) if "rayjobs" in kinds else None
     try:
         found = await _cluster(client, ref, with_pods="pods" in kinds)
+        if "nodes" in kinds:
+            pods = next((event.pods for event in found if isinstance(event, PodsListed)), ())
+            found[-1:-1] = await _nodes(client, {pod.host for pod in pods if pod.host})
         if jobs is not None:
             found[-1:-1] = await jobs  # the health is last
         return found
@@ -111,6 +131,23 @@ async def _rayjobs(client: KubeClient, ref: ClusterRef) -> list[Event]:
     except CockpitError as error:
         return [_refused("rayjobs", error)]
     return [JobsListed(at_s=server_time(), source=SOURCE, jobs=tuple(found))]
+
+
+async def _nodes(client: KubeClient, names: Collection[str]) -> list[Event]:
+    """The nodes of these names: each of a few, or out of the list of all."""
+    path = "/api/v1/nodes"
+    raw: list[Any] = []
+    try:
+        if len(names) <= NODES:
+            paths = [f"{path}/{checked('node', name)}" for name in sorted(names)]
+            raw += await asyncio.gather(*map(client.get, paths))
+        else:
+            async for page in client.pages(path):
+                raw += page.items
+    except CockpitError as error:
+        return [_refused("nodes", error)]
+    found = [node for node in usable(objects.kubernetes_node, raw) if node.name in names]
+    return [KubernetesNodesListed(at_s=server_time(), source=SOURCE, nodes=tuple(found))]
 
 
 def _refused(kind: str, error: CockpitError) -> SourceHealth:

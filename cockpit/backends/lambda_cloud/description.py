@@ -114,7 +114,7 @@ def read(path: str) -> Cloud:
         raise UsageError(
             f"The description of the cluster in {path} cannot be read.",
             error.strerror or str(error),
-            "For example: cockpit up --on lambda manifests/vm/lambda.toml",
+            "An example: cockpit manifests show vm/lambda.toml > cluster.toml",
         ) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not text in UTF-8.") from error
@@ -201,6 +201,7 @@ def hosts_text(cloud: Cloud, placed: list[Placed]) -> str:
         one = by_name[wanted.name]
         lines += ["[[host]]", f'name = "{wanted.name}"', f'address = "{one.address}"']
         lines += [f'ssh = "{alias(cloud.cluster, wanted.name)}"', f"gpus = {one.gpus}"]
+        lines += [f'type = "{wanted.type}"']
         lines += [f"user = {json.dumps(cloud.user)}", f"port = {cloud.port}"]
         lines += [f"python = {json.dumps(cloud.interpreter)}"]
         head = wanted.group == HEAD_GROUP

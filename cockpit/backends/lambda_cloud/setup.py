@@ -16,6 +16,7 @@ from cockpit.backends.lambda_cloud.instances import NOFILE
 from cockpit.backends.private_folder import private_folder
 from cockpit.backends.ssh.connection import Connection
 from cockpit.backends.ssh.description import Host, Hosts
+from cockpit.config import bundled
 from cockpit.format import in_seconds, plural
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
@@ -70,7 +71,7 @@ def steps(cloud: Cloud) -> tuple[Step, ...]:
 
 
 def _venv(cloud: Cloud) -> Step:
-    constraints = constraints_file().read_bytes()
+    constraints = bundled.project_file("constraints.txt").read_bytes()
     asked = hashlib.sha256(constraints + "\n".join(cloud.packages).encode()).hexdigest()[:16]
     venv = shlex.quote(cloud.venv)
     packages = shlex.join(cloud.packages)
@@ -87,12 +88,6 @@ def _venv(cloud: Cloud) -> Step:
     )
     what = f"install {plural(len(cloud.packages), 'package')} in {cloud.venv} by constraints.txt"
     return Step(what, script, constraints)
-
-
-def constraints_file() -> Path:
-    package = Path(__file__).parents[2]
-    installed = package / "manifests" / "constraints.txt"
-    return installed if installed.is_file() else package.parent / "constraints.txt"
 
 
 async def run(

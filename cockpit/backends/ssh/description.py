@@ -27,7 +27,7 @@ _SHARED = ("user", "port", "python", "venv")
 """Keys at the top that are the default of every host."""
 _TOP = ("cluster", "ssh_config", *_SHARED, "replicas", "host")
 _HOST = (
-    *("name", "address", "ssh", "group", "head", "cpus", "gpus", "object_store_bytes"),
+    *("name", "address", "ssh", "group", "head", "type", "cpus", "gpus", "object_store_bytes"),
     *_SHARED,
 )
 
@@ -48,6 +48,8 @@ class Host(Struct, frozen=True):
     cpus: float | None = None
     gpus: float | None = None
     object_store_bytes: int | None = None
+    type: str = ""
+    """The kind of host, as `[cost]` names its price; for people and for prices only."""
 
     @property
     def is_head(self) -> bool:
@@ -94,7 +96,7 @@ def read(path: str) -> Hosts:
         raise UsageError(
             f"The description of the hosts in {path} cannot be read.",
             error.strerror or str(error),
-            "Name the file with --hosts FILE.",
+            "Name the file with --hosts FILE. An example: cockpit manifests show vm/hosts.toml",
         ) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not text in UTF-8.") from error
@@ -201,6 +203,7 @@ def _host(reader: Reader, table: Mapping[str, Any], at: tuple[str | int, ...]) -
         cpus=reader.number(table, at, "cpus"),
         gpus=reader.number(table, at, "gpus"),
         object_store_bytes=reader.whole(table, at, "object_store_bytes"),
+        type=one_line(reader.text(table, at, "type"), 60),
     )
 
 

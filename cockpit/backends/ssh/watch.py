@@ -207,6 +207,7 @@ def _nodes(fleet: Fleet) -> tuple[KubernetesNode, ...]:
                 reason=one_line(error.what) if error else "",
                 ip=host.address,
                 version=one_line(facts.kernel, 40),
+                type=host.type,
                 cpus=facts.cpus,
                 memory_bytes=facts.memory_bytes,
                 gpus=float(len(facts.gpus)),

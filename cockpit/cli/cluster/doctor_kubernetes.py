@@ -21,7 +21,7 @@ from cockpit.model.text import one_line
 
 READING = ("logs", "manifest", "describe")
 """Permissions that read-only mode also needs."""
-RIGHTS = "ask an administrator to bind the role in manifests/kubernetes/base/rbac.yaml to you"
+RIGHTS = "ask an administrator for a role of: cockpit manifests show kubernetes/base/rbac.yaml"
 
 
 def checks(where: Place, *, read_only: bool) -> list[Check]:

@@ -52,11 +52,18 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     tables.arguments(parser, tables.LISTS)
     if verb == "clusters":
         namespaces.arguments(parser)
+        parser.add_argument(
+            "--history",
+            action="store_true",
+            help="list the sessions of deleted clusters that KubeRay's History Server has",
+        )
 
 
 def run(args: argparse.Namespace) -> int:
     if args.verb == "contexts":
         return _contexts(args)
+    if args.history:
+        return _sessions(args)
     namespaces.require_kubernetes(args)
     found, answers = listed(args.where, args.selector, everywhere=args.all_namespaces)
     rows = [row(cluster) for cluster in found]
@@ -75,6 +82,34 @@ def run(args: argparse.Namespace) -> int:
     if failed and len(failed) == len(answers) and not found:
         assert failed[0].error is not None
         return int(failed[0].error.code)
+    return int(ExitCode.DONE)
+
+
+def _sessions(args: argparse.Namespace) -> int:
+    """The sessions of the History Server; those of clusters that exist are left out."""
+    from cockpit.cli.options import history
+    from cockpit.sources.history_server.server import LIVE
+
+    rows = [
+        {
+            "name": each.cluster,
+            "namespace": each.namespace,
+            "session": each.name,
+            "created_s": each.created_s or None,
+            "owner": f"{each.owner_kind}/{each.owner}" if each.owner else "",
+            "backend": "kuberay",
+        }
+        for each in history.sessions()
+        if each.name != LIVE and args.where.namespace in ("", each.namespace)
+    ]
+    columns = ("namespace", "name", "created_s", "owner", "session")
+    tables.print_rows(
+        rows,
+        columns,
+        args.output,
+        empty="The History Server has no session of a deleted cluster.",
+        name_of=_name,
+    )
     return int(ExitCode.DONE)
 
 

@@ -22,6 +22,7 @@ from cockpit.insight.detectors import thresholds
 from cockpit.insight.metrics import prices
 from cockpit.model.error import CockpitError, ExitCode
 from cockpit.session.monitored import recorder_limits
+from cockpit.sources.history_server import settings as history_server
 from cockpit.sources.mlflow import settings as mlflow
 from cockpit.sources.prometheus import settings as prometheus
 from cockpit.tui import keymap
@@ -151,6 +152,7 @@ PARSERS: dict[str, Parser] = {
     "prometheus": lambda table: prometheus.parse(table, os.environ),
     "mlflow": lambda table: mlflow.parse(table, os.environ),
     "grafana": grafana_url,
+    "history_server": lambda table: history_server.parse(table, os.environ),
     "cost": prices.parse,
     "drills": parse_blast_radius,
     "guard": guard.parse,

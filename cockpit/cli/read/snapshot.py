@@ -38,7 +38,7 @@ WIDE = {
     "groups": ("resources.cpus", "resources.gpus", "resources.memory_bytes", "hosts", "autoscaled"),
     "pods": ("node_type", "created_s", "replica", "stage", "uid"),
     "nodes": ("memory_total_bytes", "hostname", "id", "state_message"),
-    "kubernetes nodes": ("ip", "memory_bytes", "created_s", "taints", "problems"),
+    "kubernetes nodes": ("type", "ip", "memory_bytes", "created_s", "taints", "problems"),
     "jobs": ("queue", "ray_id", "driver_node_id", "message"),
     "runs": ("phase", "samples_per_s", "started_s", "ended_s", "submission_id"),
     "ranks": (
@@ -132,6 +132,8 @@ def run(args: argparse.Namespace) -> int:
     listed = "kubernetes nodes" if getattr(args, "kubernetes", False) else args.verb
     needs = SOURCES.get(listed, ALL)
     kinds = KINDS.get(listed, ("pods",))
+    if args.verb == "status" and _prices_nodes():
+        kinds = (*kinds, "nodes")
     once = not args.watch and args.verb in ONE_SHOT_VERBS
     with connect.session(args, sources=needs, kinds=kinds, once=once) as session:
         if listed == "kubernetes nodes" and session.backend.ref.backend != "kuberay":
@@ -323,6 +325,12 @@ def cost_so_far(store: Store, now_s: float) -> Cost | None:
     from cockpit.insight.metrics.prices import parse
 
     return cost_of(store, run, now_s, parse(configured))
+
+
+def _prices_nodes() -> bool:
+    from cockpit.config import file
+
+    return bool(file.read().tables.get("cost", {}).get("node_hour"))
 
 
 def print_status(store: Store, how: str, now_s: float) -> None:

@@ -1,6 +1,6 @@
 """`cockpit why [RUN|JOB]`: why attempts and jobs ended badly, and whether to restart.
 
-`cockpit why KIND/NAME` is `why_waiting`, and `--recorded RUN` is `post_mortem`.
+`cockpit why KIND/NAME` is `why_waiting`; `--recorded` and `--history` are `post_mortem`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,13 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "(default: the newest recording)",
     )
     parser.add_argument(
+        "--history",
+        action="store_true",
+        help="read the newest session of a deleted cluster (--cluster, -n) from KubeRay's History "
+        "Server",
+    )
+    parser.add_argument("--session", default="", help="with --history: the session to read")
+    parser.add_argument(
         "--fail",
         action="store_true",
         help="exit with 1 when the newest end was a bad one, or the object waits",
@@ -50,7 +57,11 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.recorded:
+    if args.recorded and args.history:
+        raise UsageError("--recorded and --history exclude each other.")
+    if args.session and not args.history:
+        raise UsageError("--session is for --history.")
+    if args.recorded or args.history:
         from cockpit.cli.read import post_mortem
 
         return post_mortem.run(args)

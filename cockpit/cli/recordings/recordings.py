@@ -1,4 +1,5 @@
-"""`cockpit recordings`: the recorded runs, with tags and notes; `compare` shows two."""
+"""`cockpit recordings`: the recorded runs, with tags and notes; `compare` shows two, and `import`
+makes recordings of the runs of a deleted cluster."""
 
 from __future__ import annotations
 
@@ -9,12 +10,15 @@ from typing import Any
 
 from cockpit.cli.options import confirm
 from cockpit.cli.output import tables
+from cockpit.cli.output.streams import log
 from cockpit.config import paths
 from cockpit.model.error import UsageError
 from cockpit.recorder.reading import annotation
 from cockpit.recorder.reading.library import Library, Recorded
 
-ACTIONS = ("list", "compare", "tag", "untag", "note", "delete", "path")
+ACTIONS = ("list", "compare", "tag", "untag", "note", "import", "delete", "path")
+IMPORTED = "history-server"
+"""The tag of recordings that were imported from there."""
 COLUMNS = (
     "name",
     "run",
@@ -45,10 +49,18 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "name",
         nargs="*",
         help="a recording's name, run or file; compare takes two. tag, untag: then the tags. "
-        "note: then the text, without which the note is removed",
+        "note: then the text, without which the note is removed. import: a session of KubeRay's "
+        "History Server (default: the newest of --cluster)",
     )
     parser.add_argument(
         "--tag", action="append", default=[], metavar="TAG", help="only with this one; repeatable"
+    )
+    parser.add_argument(
+        "--filter",
+        default="",
+        metavar="TEXT",
+        help="only those with this text, or that meet a comparison with a field of -o json, such "
+        "as 'state=errored goodput_percent<80'",
     )
     parser.add_argument(
         "--sort", metavar="COLUMN", help="by a field of -o json, the largest or newest first"
@@ -66,19 +78,54 @@ def run(args: argparse.Namespace) -> int:
         return _delete(args, library)
     if args.action == "compare":
         return _compare(args, library)
+    if args.action == "import":
+        return _import(args, library)
     if args.action in ("tag", "untag", "note"):
         return _annotate(args, library)
     if args.name:
         raise UsageError("cockpit recordings list takes no name.", todo="See: cockpit replay NAME")
     wanted = set(args.tag)
     rows = [row_of(one) for one in library.list() if wanted <= set(one.annotation.tags)]
+    rows = _filtered(rows, args.filter)
     tables.print_rows(
         _sorted(rows, args.sort) if args.sort else rows,
         WIDE if args.wide else COLUMNS,
         args.output,
-        empty=f"There are no {'such ' if wanted else ''}recordings in {library.directory}.",
+        empty=f"There are no {'such ' if wanted or args.filter else ''}recordings in "
+        f"{library.directory}.",
     )
     return 0
+
+
+def _filtered(rows: Sequence[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    """As the filter of the view Runs. Raises UsageError for what is not understood."""
+    if not text or not rows:
+        return list(rows)
+    from cockpit.tui.rows.filter import parsed
+
+    wanted = parsed(text, {name: name for name in rows[0]})
+    if wanted.problem:
+        raise UsageError(f"--filter is not understood: {wanted.problem}.")
+    return [
+        row
+        for row in rows
+        if wanted.holds(
+            lambda name, row=row: _value(row[name]),  # type: ignore[misc]
+            lambda mark: False,
+            lambda row=row: "\n".join(map(str, row.values())).casefold(),  # type: ignore[misc]
+        )
+    ]
+
+
+def _value(value: object) -> float | str | None:
+    """As a filter compares it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return float(value)
+    if isinstance(value, list | tuple):
+        return " ".join(map(str, value))
+    return None if value is None else str(value)
 
 
 def _sorted(rows: Sequence[dict[str, Any]], by: str) -> list[dict[str, Any]]:
@@ -125,6 +172,38 @@ def _compare(args: argparse.Namespace, library: Library) -> int:
         )
     first, second = (tracked(library.find(name)) for name in args.name)
     print_comparison(first, second, args.output)
+    return 0
+
+
+def _import(args: argparse.Namespace, library: Library) -> int:
+    """Record the runs of a session of the History Server, and list the recordings."""
+    from cockpit.cli.options import history
+    from cockpit.insight.metrics.summary import summary
+    from cockpit.recorder.writing import past_run
+
+    if len(args.name) > 1:
+        raise UsageError("cockpit recordings import takes one session.")
+    found = history.read(args.where, *args.name)
+    session = found.session
+    if not found.store.runs:
+        raise UsageError(
+            f"The session {session.name} of RayCluster {session.cluster} has no run.",
+            found.missing or "No driver of it sent telemetry, and Ray Train reported no run.",
+            f"Its jobs: cockpit why --history -n {session.namespace} --cluster {session.cluster}",
+        )
+    paths_made = []
+    for of in found.store.runs.values():
+        path = library.path_of(of.id)
+        if path.exists():
+            log(f"Run {of.name or of.id} is recorded already: {path.stem}")
+            continue
+        past_run.write(path, summary(found.store, of), found.events)
+        annotation.write(path, annotation.checked([IMPORTED], ""))
+        paths_made.append(path)
+    if found.missing:
+        log(f"Not everything could be read: {found.missing}")
+    rows = [row_of(one) for one in library.list() if one.path in paths_made]
+    tables.print_rows(rows, COLUMNS, args.output, empty="No run is new.")
     return 0
 
 

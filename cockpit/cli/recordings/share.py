@@ -1,4 +1,4 @@
-"""`cockpit share RUN`: a recorded run as one HTML file, with its report and its replay."""
+"""`cockpit share RUN`: a recorded run as one file that plays: HTML, a terminal cast, or SVG."""
 
 from __future__ import annotations
 
@@ -16,17 +16,31 @@ from cockpit.cli.recordings.report import read, write
 from cockpit.config import paths
 from cockpit.model.error import ExitCode, UsageError
 
+FORMATS = ("html", "cast", "svg")
 VIEWS = ("overview", "ranks", "pods", "alerts")
+FILM = ("overview", "ranks", "drills", "overview")
 SIZE = re.compile(r"(\d{2,3})x(\d{2,3})")
 MOST_FRAMES = 1_000
+MOST_S = 3_600.0
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.description = (
-        "Write one HTML file with the report of a recorded run and its replay, which plays in a "
-        "browser. The file needs no server and no network. Times are in UTC."
+        "Write a recorded run as one file. html: its report and its replay, which plays in a "
+        "browser. cast: a terminal cast (asciicast v2), which asciinema plays. svg: an animated "
+        "image. The file needs no server and no network. Times are in UTC."
     )
     parser.add_argument("recording", help="a recording's file, its name, its run or its job")
+    parser.add_argument(
+        "-o", "--output", choices=FORMATS, default="html", help="the kind of file (default: html)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=40.0,
+        metavar="S",
+        help="how long a cast or an image plays (default: 40)",
+    )
     parser.add_argument("--out", metavar="PATH", help="a file or a directory (default: here)")
     parser.add_argument(
         "--frames", type=int, default=100, metavar="N", help="moments of the run (default: 100)"
@@ -35,16 +49,22 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "--size", default="120x36", metavar="CxL", help="of the UI, in cells (default: 120x36)"
     )
     parser.add_argument(
-        "--views", default=",".join(VIEWS), help=f"separated by commas (default: {','.join(VIEWS)})"
+        "--views",
+        default="",
+        help=f"separated by commas (default: {','.join(VIEWS)}). A cast and an image show one "
+        f"after the other (default: {','.join(FILM)})",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    views = [name.strip() for name in args.views.split(",")]
+    is_film = args.output != "html"
+    asked = args.views or ",".join(FILM if is_film else VIEWS)
+    views = [name.strip() for name in asked.split(",")]
     size = SIZE.fullmatch(args.size)
-    if size is None or not 2 <= args.frames <= MOST_FRAMES:
+    if size is None or not 2 <= args.frames <= MOST_FRAMES or not 1 <= args.seconds <= MOST_S:
         raise UsageError(
-            f"--frames is from 2 to {MOST_FRAMES}, and --size such as 120x36, at most 999x999."
+            f"--frames is from 2 to {MOST_FRAMES}, --seconds from 1 to {MOST_S:g}, and --size such "
+            "as 120x36, at most 999x999."
         )
     os.environ["TZ"] = "UTC"  # as in the report; the reader may be elsewhere
     time.tzset()
@@ -52,9 +72,11 @@ def run(args: argparse.Namespace) -> int:
     from cockpit.recorder.reading.library import Library
     from cockpit.recorder.reading.player import Player
     from cockpit.recorder.reading.recording import opened
+    from cockpit.report.animation import svg
+    from cockpit.report.cast import cast
     from cockpit.report.html import html
     from cockpit.tui.keys import VIEWS as KNOWN
-    from cockpit.tui.replay.frames import frames, times
+    from cockpit.tui.replay.frames import film, frames, times
 
     if unknown := [name for name in views if name not in KNOWN]:
         raise UsageError(f"There is no view {unknown[0]!r}.", f"There is: {', '.join(KNOWN)}.")
@@ -67,13 +89,19 @@ def run(args: argparse.Namespace) -> int:
             log(f"{done} of {len(moments)} moments")
 
     columns, rows = map(int, size.groups())
-    found = asyncio.run(
-        frames(player, moments, views=views, size=(columns, rows), progress=progress)
-    )
-    text = html(document, found)
+    draw = film if is_film else frames
+    found = asyncio.run(draw(player, moments, views=views, size=(columns, rows), progress=progress))
+    title = f"cockpit: {stem}"
+    match args.output:
+        case "cast":
+            text = cast(found, args.seconds, title=title)
+        case "svg":
+            text = svg(found, args.seconds, title=title)
+        case _:
+            text = html(document, found)
     target = Path(args.out or ".").expanduser()
     if target.is_dir():
-        target /= f"{stem}-replay.html"
+        target /= f"{stem}-replay.{args.output}"
     write(target, text)
     print("Wrote ", end="")
     links.write(str(target), target.absolute().as_uri())

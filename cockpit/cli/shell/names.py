@@ -40,6 +40,7 @@ KINDS = {
     ("launch", "job"): ("bundled jobs",),
     ("launch", "set"): ("settings",),
     ("local", "name"): ("local clusters",),
+    ("manifests", "name"): ("manifests",),
     ("preflight", "group"): ("groups",),
     ("preflight", "job"): ("bundled jobs",),
     ("preflight", "set"): ("settings",),
@@ -231,6 +232,12 @@ def _recordings(args: argparse.Namespace) -> list[str]:
     return [one.name for one in Library(paths.state_dir()).list()]
 
 
+def _manifests(args: argparse.Namespace) -> list[str]:
+    from cockpit.cli.cluster import manifests
+
+    return manifests.names()
+
+
 _READERS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "clusters": _clusters,
     "contexts": _contexts,
@@ -245,4 +252,5 @@ _READERS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
     "settings": _settings,
     "tracked runs": _tracked_runs,
     "recordings": _recordings,
+    "manifests": _manifests,
 }

@@ -2,6 +2,7 @@
 
 GPU-hours(cause) = seconds lost to it * GPUs held / 3600
 money = hours * (the price of the run's pods for an hour, or GPUs held * price of a GPU-hour)
+failures = restarts with their restores, redone steps and stalls, of the lost time
 
 Pods and GPUs are those of the newest attempt: a resized run is priced as if it always had as many.
 """
@@ -35,6 +36,12 @@ class Cost(Struct, frozen=True):
     currency: str = ""
     budget: float = 0.0
     """0: none."""
+    failures_money: float | None = None
+    """The part of `lost_money` that failures caused."""
+    failures_gpu_hours: float = 0.0
+    """The part of `lost` that failures caused."""
+    per_hour: float = 0.0
+    """Money; 0 without a price."""
 
     @property
     def lost(self) -> float:
@@ -49,6 +56,8 @@ class Cost(Struct, frozen=True):
         line = money(self.spent, self.currency)
         if self.lost_money is not None:
             line += f", {money(self.lost_money, self.currency)} of it in lost time"
+        if self.failures_money:
+            line += f" ({money(self.failures_money, self.currency)} by failures)"
         if self.budget > 0:
             percent = 100 * self.spent / self.budget
             line += f"; {percent:.0f} % of the budget of {money(self.budget, self.currency)}"
@@ -76,6 +85,9 @@ def cost(
         lost_s / 3600 * per_hour if per_hour > 0 and lost_s is not None else None,
         prices.currency,
         prices.budget,
+        found.failures_s / 3600 * per_hour if per_hour > 0 and lost_s is not None else None,
+        found.failures_s * gpus / 3600,
+        per_hour,
     )
 
 

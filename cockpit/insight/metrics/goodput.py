@@ -62,6 +62,9 @@ class Goodput(Struct, frozen=True):
     lost_s: dict[str, float]
     """By cause, one of CAUSES, the largest first; without those of nothing."""
     unknown_s: float = 0.0
+    failures_s: float = 0.0
+    """The part of the losses that failures caused: restarts after them with their restores, redone
+    steps, and stalls."""
 
     @property
     def percent(self) -> float | None:
@@ -91,9 +94,13 @@ def goodput(run: RunView, now_s: float) -> Goodput | None:
         return None
     wall = sum(stretch.length_s for stretch in reported)
     lost = dict.fromkeys(CAUSES, 0.0)
+    failures = 0.0
     for stretch in reported:
         if stretch.doing is not Activity.TRAINING:
             lost[stretch.doing.value] += stretch.length_s
+        is_again = stretch.doing is Activity.RESTORE and stretch.attempt > 1
+        if stretch.doing is Activity.RESTART or is_again:
+            failures += stretch.length_s
     left = wall - sum(lost.values())
     for cause, seconds in (
         (CHECKPOINT, stalled_s(run.curves["checkpoint_s"])),
@@ -104,11 +111,12 @@ def goodput(run: RunView, now_s: float) -> Goodput | None:
         left -= lost[cause]
     by_size = sorted(lost.items(), key=lambda item: -item[1])
     losses = {cause: s for cause, s in by_size if s > 0}
+    failures += lost[REDONE] + lost[STALLED]
     unseen = unseen_s(run, now_s)
     if unseen is None:
-        return Goodput(wall, None, losses, left)
+        return Goodput(wall, None, losses, left, failures)
     unknown = min(left, unseen)
-    return Goodput(wall, left - unknown, losses, unknown)
+    return Goodput(wall, left - unknown, losses, unknown, failures)
 
 
 def redone_s(run: RunView) -> float:

@@ -34,20 +34,24 @@ def goodput_section(found: Goodput | None, spent: Cost | None) -> Section:
     if found is None or found.wall_s <= 0:
         return Section("goodput", "Goodput", ())
     shares = tuple(Share(name, percent) for name, percent in found.parts)
+    per_hour = spent.per_hour if spent is not None else 0.0
     rows = tuple(
         (
             share.name,
             found.seconds[share.name],
             share.percent,
             spent.lost_gpu_hours.get(share.name) if spent is not None else None,
+            *([round(found.seconds[share.name] / 3600 * per_hour, 2)] if per_hour else []),
         )
         for share in shares
     )
+    currency = f", {spent.currency}" if spent is not None and spent.currency else ""
     columns = (
         Column("cause", Kind.LABEL, "time was"),
         Column("duration_s", Kind.SECONDS, "in all"),
         Column("share_percent", Kind.PERCENT, "share"),
         Column("lost_gpu_hours", Kind.NUMBER, "GPU-hours lost"),
+        *([Column("cost", Kind.NUMBER, f"cost{currency}")] if per_hour else []),
     )
     blocks: tuple[Block, ...] = (
         Shares("goodput", "Goodput by cause", shares),

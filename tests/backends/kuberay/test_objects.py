@@ -210,7 +210,10 @@ def test_a_node_reports_what_it_offers_and_its_pressure() -> None:
     assert (node.gpus, node.cpus, node.memory_bytes) == (8.0, 96.0, 768 * 2**30)
     assert (node.reason, node.ip, node.version) == ("DiskPressure", "10.0.0.7", "v1.34.4")
     assert node.taints == ("gpu:NoSchedule",)
-    assert node.problems == ("DiskPressure",)
+    assert (node.problems, node.type) == (("DiskPressure",), "")
+    typed = copy.deepcopy(NODE)
+    typed["metadata"]["labels"] = {"node.kubernetes.io/instance-type": "p4d.24xlarge"}
+    assert objects.kubernetes_node(typed).type == "p4d.24xlarge"
     sick = copy.deepcopy(NODE)
     sick["spec"]["taints"] += [
         {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},

@@ -10,7 +10,14 @@ import pytest
 from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, KubeError
 from cockpit.backends.kuberay.one_shot import one_shot_events
 from cockpit.model.cluster import ClusterHealth, ClusterRef, NodeType, PodPhase
-from cockpit.model.event import ClusterSeen, Event, GroupsListed, PodsListed, SourceHealth
+from cockpit.model.event import (
+    ClusterSeen,
+    Event,
+    GroupsListed,
+    KubernetesNodesListed,
+    PodsListed,
+    SourceHealth,
+)
 
 REF = ClusterRef("kuberay", "trainer", "ml", "prod")
 COLUMNS = ("Name", "Ready", "Status", "Restarts", "Age", "IP", "Node")
@@ -31,11 +38,17 @@ class Client:
 
     def __init__(self, *workers: tuple[str, ...], error: Exception | None = None) -> None:
         self.workers, self.error = workers, error
+        self.nodes_error: Exception | None = None
         self.read: list[str] = []
         self.tables = 0
 
     async def get(self, path: str, params: Mapping[str, str] | None = None) -> Any:
         self.read.append(path.rpartition("/")[2])
+        if "/nodes/" in path:
+            if self.nodes_error:
+                raise self.nodes_error
+            labels = {"node.kubernetes.io/instance-type": "p4d.24xlarge"}
+            return {"metadata": {"name": self.read[-1], "labels": labels}}
         if "/pods/" in path:
             raise KubeError("it has gone meanwhile", status=404)
         if self.error and "rayclusters" in path:
@@ -71,6 +84,24 @@ async def look(client: Client, *kinds: str) -> dict[type, Event]:
 
 def worker(name: str, ready: str, status: str) -> tuple[str, ...]:
     return (name, ready, status, "0", "2m", "<none>", "<none>")
+
+
+async def test_nodes_of_the_pods_are_read_with_their_types() -> None:
+    client = Client(WELL, worker("trainer-gpu-b", "0/1", "Pending"))
+    listed = (await look(client, "pods", "nodes"))[KubernetesNodesListed]
+    assert isinstance(listed, KubernetesNodesListed)
+    assert [(node.name, node.type) for node in listed.nodes] == [
+        ("node-1", "p4d.24xlarge"), ("node-2", "p4d.24xlarge"),
+    ]  # fmt: skip
+
+
+async def test_refused_nodes_are_reported_beside_the_pods() -> None:
+    client = Client(WELL)
+    client.nodes_error = ForbiddenError("you may not", "nodes is forbidden", status=403)
+    events = await one_shot_events(cast("KubeClient", client), REF, ("pods", "nodes"))
+    refused = next(e for e in events if isinstance(e, SourceHealth) and "nodes" in e.source)
+    assert (refused.source, refused.ok) == ("backend:nodes", False)
+    assert any(isinstance(event, PodsListed) for event in events)
 
 
 async def test_a_table_reports_groups_pods_and_health() -> None:

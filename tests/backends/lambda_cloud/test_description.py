@@ -77,6 +77,7 @@ def test_a_head_on_premises_has_workers_in_the_cloud() -> None:
     first = described.of_group("gpu")[0]
     assert (first.name, first.address, first.ssh) == ("gpu-1", "10.1.0.1", "lab.gpu-1.cockpit")
     assert (first.user, first.port, first.gpus, first.cpus) == ("root", 22, 1.0, 30.0)
+    assert first.type == "gpu_1x_a10"
     assert first.python == "/root/cockpit-venv/bin/python"
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from cockpit.backends.lambda_cloud import setup
 from cockpit.backends.lambda_cloud.description import Cloud
 from cockpit.backends.ssh.description import Hosts
+from cockpit.config import bundled
 from cockpit.model.error import CockpitError
 from tests.ssh_cluster import description
 from tests.sshd import Sshd, hosts
@@ -64,7 +65,8 @@ async def test_packages_are_installed_once_by_constraints(
     assert asked[-1] == (
         f"pip install -q --python {venv}/bin/python -c {venv}/constraints.txt six>=1"
     )
-    assert (venv / "constraints.txt").read_bytes() == setup.constraints_file().read_bytes()
+    constraints = bundled.project_file("constraints.txt").read_bytes()
+    assert (venv / "constraints.txt").read_bytes() == constraints
     await run(cloud, host[0])
     assert (programs / "asked").read_text().splitlines() == asked  # not again
     await run(replace(cloud, packages=("six>=2",)), host[0])

@@ -26,7 +26,7 @@ def test_a_host_takes_the_defaults_of_the_top() -> None:
         + '[[host]]\nname = "gpu-1"\naddress = "10.0.0.2"\ngroup = "gpu"\nssh = "one"\ngpus = 8\n'
         + '[[host]]\nname = "gpu-2"\naddress = "10.0.0.3"\ngroup = "gpu"\nuser = "root"\n'
         + "port = 22\n"
-        + 'python = "/usr/bin/python3"\ncpus = 4\nobject_store_bytes = 1000\n'
+        + 'python = "/usr/bin/python3"\ncpus = 4\nobject_store_bytes = 1000\ntype = "dgx-h100"\n'
     )
     assert hosts.path == str(FILE)
     assert (hosts.cluster, hosts.replicas) == ("lab", {"gpu": 1})
@@ -43,6 +43,7 @@ def test_a_host_takes_the_defaults_of_the_top() -> None:
             *("gpu-2", "10.0.0.3", "10.0.0.3", "gpu", "root", 22, "/usr/bin/python3"),
             cpus=4.0,
             object_store_bytes=1000,
+            type="dgx-h100",
         ),
     )
 

@@ -48,7 +48,8 @@ def refusal(
         return ForbiddenError(
             "You may not do this on the cluster.",
             message,
-            "Ask for the right; manifests/kubernetes/base/rbac.yaml lists what each verb needs.",
+            "Ask for the right; cockpit manifests show kubernetes/base/rbac.yaml prints what each "
+            "verb needs.",
             status=status,
         )
     what = message or f"{method} {one_line(path)} failed with HTTP {status}"

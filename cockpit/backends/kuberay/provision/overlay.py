@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -24,6 +23,7 @@ from cockpit.backends.kuberay.provision.kinds import (
 )
 from cockpit.backends.kuberay.resources.fault import MARK
 from cockpit.backends.kuberay.waiting.labels import queue_labels
+from cockpit.config import bundled
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.text import one_line
 
@@ -107,24 +107,17 @@ class Wanted(Struct, frozen=True):
         return self.s3.path if self.s3 is not None else f"/{CLAIM}/checkpoints"
 
 
-def folders() -> tuple[Path, ...]:
-    """Of an installed package, and of the repository."""
-    package = Path(__file__).parents[3]
-    return (package / "manifests", package.parent / "manifests" / "kubernetes" / "rendered")
-
-
 def read(overlay: str) -> list[Object]:
     """The objects of the overlay as they are in its file."""
-    for folder in folders():
-        path = folder / f"{overlay}.yaml"
-        if path.is_file():
-            loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-            return [each for each in yaml.load_all(path.read_text(), loader) if each]
-    raise CockpitError(
-        f"The manifests of the overlay {one_line(overlay)} are missing.",
-        f"There is no {overlay}.yaml in {' or '.join(map(str, folders()))}.",
-        "Install cockpit again.",
-    )
+    path = bundled.manifests() / "kubernetes" / "rendered" / f"{overlay}.yaml"
+    if not path.is_file():
+        raise CockpitError(
+            f"The manifests of the overlay {one_line(overlay)} are missing.",
+            f"There is no {path}.",
+            "Install cockpit again.",
+        )
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [each for each in yaml.load_all(path.read_text(), loader) if each]
 
 
 def objects(wanted: Wanted) -> tuple[Object, ...]:

@@ -47,6 +47,7 @@ from cockpit.model.waiting import WaitStage
 CLUSTER_LABEL = "ray.io/cluster"
 GROUP_LABEL = "ray.io/group"
 TYPE_LABEL = "ray.io/node-type"
+INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 REPLICA_LABEL = "ray.io/worker-group-replica-name"
 
 
@@ -157,6 +158,7 @@ def kubernetes_node(raw: Any) -> KubernetesNode:
         reason=", ".join(under) if is_ready else text(ready, "message") or text(ready, "reason"),
         ip=next((text(e, "address") for e in addresses if text(e, "type") == "InternalIP"), ""),
         version=text(mapping(status, "nodeInfo"), "kubeletVersion"),
+        type=text(mapping(meta, "labels"), INSTANCE_TYPE_LABEL),
         created_s=seconds(meta.get("creationTimestamp")),
         uid=text(meta, "uid"),
         cpus=quantity(room.get("cpu")),

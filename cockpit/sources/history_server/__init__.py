@@ -1,0 +1,1 @@
+"""KubeRay's History Server: what is left of RayClusters that were deleted."""
