@@ -47,7 +47,9 @@ def stale() -> Entry:
     return left(SCALE, REPLACE, age_s=3 * DAY_S, name=STALE_ID)
 
 
-def args(*, yes: bool = False, dry_run: bool = False, name: str = "") -> argparse.Namespace:
+def args(
+    *, yes: bool = False, dry_run: bool = False, name: str = "", all_of_them: bool = False
+) -> argparse.Namespace:
     return argparse.Namespace(
         verb="drill",
         protected=(),
@@ -58,6 +60,7 @@ def args(*, yes: bool = False, dry_run: bool = False, name: str = "") -> argpars
         output=None,
         junit="",
         name=name,
+        all=all_of_them,
     )
 
 
@@ -122,13 +125,14 @@ def test_plan_has_the_commands_that_run_on_this_machine(
     assert "Runs on this machine: curl -fsS http://model.example/healthz" in text
 
 
-def test_undo_with_yes_needs_the_name_of_a_stale_entry(stale: Entry) -> None:
+def test_undo_with_yes_needs_the_name_of_a_stale_entry_or_all(stale: Entry) -> None:
     recent = left()
     now_s = time.time()
     both = [stale, recent]
     assert recent.process == KILLED
     assert undo._agreed(args(yes=True), both, now_s) == [recent]
     assert undo._agreed(args(yes=True, name="drill-old"), [stale], now_s) == [stale]
+    assert undo._agreed(args(yes=True, all_of_them=True), both, now_s) == both
     assert undo._agreed(args(), both, now_s) == both, "each is in the plan that is confirmed"
 
 

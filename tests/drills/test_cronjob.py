@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from cockpit.cli.drill import drill, plan
+from cockpit.cli.drill import drill, plan, undo
 from cockpit.cli.options.parser import Parser, common_flags
 from cockpit.drills.gamedays.file import game_day
 from cockpit.drills.gamedays.gameday import Launch
 from tests.cluster.testbed import Testbed
+from tests.drills.test_orphans import DAY_S, REPLACE, left
 
 ROOT = Path(__file__).parents[2]
 PATHS = {
@@ -47,6 +49,22 @@ def test_cronjob_command_runs_a_bundled_game_day_with_valid_flags(
     day = plan.with_settings(args, game_day(args.name))
     launch = next(step.doing for step in day.steps if isinstance(step.doing, Launch))
     assert launch.settings["storage_path"] == "/shared/checkpoints"
+
+
+def test_pod_of_the_cronjob_first_undoes_what_the_pod_of_another_night_has_left(
+    nightly: dict[str, Any],
+) -> None:
+    pod = nightly["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    [first], [container] = pod["initContainers"], pod["containers"]
+    program, verb, *text = first["command"]
+    assert (program, verb, text[0]) == ("cockpit", "drill", "undo")
+    parser = Parser(prog="cockpit drill", parents=[common_flags()])
+    drill.arguments(parser, "drill")
+    args = parser.parse_args(text)
+    of_another_host = left(REPLACE, age_s=DAY_S)
+    assert undo._agreed(args, [of_another_host], time.time()) == [of_another_host]
+    for shared in ("image", "env", "volumeMounts", "securityContext"):
+        assert first[shared] == container[shared], "the same journal"
 
 
 def test_cronjob_has_its_own_service_account_with_the_operator_roles(

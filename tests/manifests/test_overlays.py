@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -362,3 +363,29 @@ def test_rayjob_runs_a_bundled_job_on_the_cluster_with_flags_that_exist(folder: 
     flags = {word for word in words if word.startswith("--")}
     assert flags <= {"--" + setting.name.replace("_", "-") for setting in bundled.settings}
     assert words[words.index("--storage-path") + 1] == '"${STORAGE_PATH:-/shared/checkpoints}"'
+
+
+def test_rayjob_of_each_night_has_a_run_of_its_own(tmp_path: Path) -> None:
+    """A run that has ended does nothing when it is started again under its name."""
+    (job,) = build(FOLDER / "cronjob")
+    entrypoint = job["spec"]["jobTemplate"]["entrypoint"]
+    names = run_names(entrypoint, tmp_path, "20261126", "20261127")
+    assert names == ["nightly-20261126", "nightly-20261127"]
+
+
+def run_names(entrypoint: str, folder: Path, *days: str) -> list[str]:
+    """The name of the run on each day, as the shell passes it, in which Ray starts the command."""
+    programs = {"date": 'echo "$DAY"', "python": 'for last; do :; done; echo "$last"'}
+    for name, does in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{does}\n")
+        (folder / name).chmod(0o755)
+    return [
+        subprocess.run(
+            ["/bin/sh", "-c", entrypoint],
+            env={"PATH": str(folder), "DAY": day},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for day in days
+    ]

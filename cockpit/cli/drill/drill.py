@@ -106,6 +106,11 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "--limit", type=int, default=50, metavar="N", help="the newest N drills (default 50)"
     )
     past.add_argument("--out", metavar="PATH", help="the file of the report; - for standard output")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="undo: --yes also covers what is older than 15 minutes, or was left on another host",
+    )
     confirm.arguments(parser)
     parser.add_argument(
         "-o",

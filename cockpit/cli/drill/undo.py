@@ -58,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _agreed(args: argparse.Namespace, left: list[Entry], now_s: float) -> list[Entry]:
-    """`--yes` alone covers recent entries; others need an ID or a confirmation."""
-    if args.name or not args.yes or args.dry_run:
+    """`--yes` alone covers recent entries; others need an ID, `--all` or a confirmation."""
+    if args.name or args.all or not args.yes or args.dry_run:
         return left
     return interrupted.split(left, now_s)[0]
 
