@@ -3,12 +3,12 @@
     python -m training.jobs.fault_tolerant --workers 3 --epochs 20
 
 Each rank is a replica with the whole model. When one dies, the others repeat the sum of the
-gradients without it and go on: no rank restarts, and no committed step is done again. Ray Train
+gradients without it and continue: no rank restarts, and no committed step is done again. Ray Train
 starts a new process for the lost replica, which receives the weights, the optimizer's state and the
 position in the data from another replica's memory, and takes part from the next step on.
 
 A step has the same examples with any number of replicas: those of a lost replica are divided among
-the others. So the batch and the learning rate do not change, and a step takes longer meanwhile.
+the others. So the batch and the learning rate do not change, and until then a step takes longer.
 """
 
 from __future__ import annotations

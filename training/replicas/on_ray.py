@@ -8,7 +8,6 @@ groups is one worker.
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,8 +27,8 @@ from training.telemetry.ray_train import replicas
 from training.telemetry.wire import Heal
 from training.telemetry.worker import attempt_observer
 
-VARIABLE = "COCKPIT_QUORUM"
-"""The address of the run's QuorumServer, in a rank's environment."""
+_quorum = ""
+"""In a rank: the address of the run's QuorumServer."""
 
 
 @dataclasses.dataclass
@@ -78,7 +77,8 @@ def _is_part(worker_group: Any) -> bool:
 
 
 def _set_quorum(address: str) -> None:
-    os.environ[VARIABLE] = address
+    global _quorum
+    _quorum = address
 
 
 def _report(count: int) -> Callable[[Quorum], None]:
@@ -122,5 +122,5 @@ def work(settings: TrainSettings) -> dict[str, Any]:
             finished=finished,
         )
 
-    place = Place(context.get_world_rank(), ray.util.get_node_ip_address(), os.environ[VARIABLE])
+    place = Place(context.get_world_rank(), ray.util.get_node_ip_address(), _quorum)
     return train(settings, place, checkpoints)

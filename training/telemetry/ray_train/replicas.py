@@ -16,8 +16,8 @@ _listener: Listener | None = None
 
 
 def listen(listener: Listener | None) -> None:
-    """Pass each new quorum to `listener`: its number, the number of replicas, its members, the last
-    committed step, and who receives the state of whom. On any thread.
+    """Pass each new quorum to `listener`, on any thread: its number, the number of replicas, its
+    members, the last committed step, and the ranks that heal.
     """
     global _listener
     _listener = listener
