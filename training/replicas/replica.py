@@ -154,8 +154,8 @@ class _Training:
                     grad_norm = self._parallel.clip(settings.clip_norm)
                     if settings.stop_on_nan and not torch.isfinite(loss + grad_norm):
                         telemetry.step(loss=loss, grad_norm=grad_norm)
-                        why = f"the loss became {float(loss)} at step {progress.step + 1}"
-                        return self._end(client, decision.quorum, {"stopped": why})
+                        text = f"the loss became {float(loss)} at step {progress.step + 1}"
+                        return self._end(client, decision.quorum, {"stopped": text})
                     for group in self._optimizer.param_groups:
                         group["lr"] = learning_rate
                     self._precision.step(self._optimizer)
