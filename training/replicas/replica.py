@@ -140,8 +140,6 @@ class _Training:
                 try:
                     self._resume(checkpoints)
                 except Stop as why:
-                    # The others ask for the state again, and receive the result.
-                    self._snapshots.publish(quorum.number + 1, b"")
                     return self._end(client, quorum, {"stopped": str(why)})
             self._begin(quorum)
             step_began = time.perf_counter()
@@ -396,6 +394,8 @@ class _Training:
         self, client: QuorumClient, quorum: Quorum, result: Mapping[str, Any]
     ) -> dict[str, Any]:
         """All members have the same result; a replica that joins later receives it."""
+        # Those that wait for the state ask again, and receive the result.
+        self._snapshots.publish(quorum.number + 1, b"")
         while True:
             decision = client.vote(
                 quorum.number, self._progress.step, ok=True, final=True, result=result
