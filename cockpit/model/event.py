@@ -24,6 +24,7 @@ from cockpit.model.error import CockpitError
 from cockpit.model.hang import Dump, ProcessGroup, Stack
 from cockpit.model.run import (
     Checkpoint,
+    Heal,
     Job,
     Phase,
     Placement,
@@ -170,6 +171,30 @@ class AttemptEnded(Event, frozen=True, kw_only=True):
     """The budget it was charged to: `max_failures`, `max_preemption_failures`, …; `none` if the end
     is not charged, empty if not reported.
     """
+
+
+class RanksReplaced(Event, frozen=True, kw_only=True):
+    """Ranks have new processes within an attempt; the others continue."""
+
+    run_id: str
+    attempt: int
+    placements: tuple[Placement, ...]
+
+
+class QuorumFormed(Event, frozen=True, kw_only=True):
+    """The replicas that take part in the next steps, of a run that continues without lost ones."""
+
+    run_id: str
+    attempt: int
+    number: int
+    """Counted from 1."""
+    replicas: int
+    """The number of replicas of the run."""
+    members: tuple[int, ...] = ()
+    """The ranks of those that take part."""
+    step: int = 0
+    """The last step that was committed before."""
+    heals: tuple[Heal, ...] = ()
 
 
 class RankSampled(Event, frozen=True, kw_only=True):

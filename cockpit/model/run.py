@@ -93,6 +93,14 @@ class Placement(Struct, frozen=True):
     gpu_ids: tuple[int, ...] = ()
 
 
+class Heal(Struct, frozen=True):
+    """A rank receives the weights and the optimizer's state of another one."""
+
+    rank: int
+    source: int
+    """The other rank."""
+
+
 class RankSample(Struct, frozen=True):
     """The steps of one rank since its last sample, folded into one record, at most 1 a second.
 

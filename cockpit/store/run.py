@@ -9,9 +9,10 @@ from operator import attrgetter
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cockpit.model.event import MetricsReported, RankSampled
+from cockpit.model.event import MetricsReported, QuorumFormed, RankSampled
 from cockpit.model.run import (
     Checkpoint,
+    Heal,
     Phase,
     Placement,
     RankSample,
@@ -89,6 +90,29 @@ class RankView(Struct):
     """The values of its newest report."""
 
 
+class ReplicaView(Struct, frozen=True):
+    """The replicas of a run that continues without lost ones."""
+
+    at_s: float
+    """Since when these take part."""
+    attempt: int
+    number: int
+    """Of the quorum."""
+    replicas: int
+    members: tuple[int, ...]
+    """Ranks."""
+    step: int
+    """The last step before."""
+    healed: Heal | None = None
+    """The newest one that joined after the first quorum."""
+    healed_s: float | None = None
+    healed_step: int | None = None
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        return tuple(rank for rank in range(self.replicas) if rank not in self.members)
+
+
 class RunView(Struct):
     """One run."""
 
@@ -135,6 +159,8 @@ class RunView(Struct):
     reporting: int | None = None
     silent: tuple[int, ...] = ()
     """Of a large world: as in `RankSampled`."""
+    quorum: ReplicaView | None = None
+    """None for a run whose ranks all take part in every step."""
     hang: HangView = field(default_factory=HangView)
     is_thinned: bool = False
     """Its curves and ranks were dropped: many runs have ended since. A recording has them."""
@@ -302,6 +328,30 @@ class RunView(Struct):
             if values:
                 total = _sum(list(values.values()))
                 self.curves.append(name, at_s, total if metric.total else total / len(values))
+
+    def take_quorum(self, event: QuorumFormed) -> None:
+        before = self.quorum
+        if before is not None and (event.attempt, event.number) <= (before.attempt, before.number):
+            return  # a record may be received twice
+        first = before is None or before.attempt != event.attempt
+        healed, healed_s, healed_step = None, None, None
+        if event.heals and not first:
+            healed, healed_s, healed_step = event.heals[-1], event.at_s, event.step
+        elif before is not None and not first:
+            healed, healed_s = before.healed, before.healed_s
+            healed_step = before.healed_step
+        self.quorum = ReplicaView(
+            event.at_s,
+            event.attempt,
+            event.number,
+            # Ranks of a stream from elsewhere: what is listed is limited by what is known.
+            min(event.replicas, max(self.world_size or 0, len(event.members))),
+            event.members,
+            event.step,
+            healed,
+            healed_s,
+            healed_step,
+        )
 
     def take_report(self, event: MetricsReported) -> None:
         self.reported_s = at_s = event.at_s

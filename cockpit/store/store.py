@@ -50,8 +50,10 @@ from cockpit.model.event import (
     PhaseEntered,
     PodsListed,
     QueuesListed,
+    QuorumFormed,
     RankSampled,
     RanksDumped,
+    RanksReplaced,
     RunSeen,
     ServeListed,
     ServeMeasured,
@@ -248,6 +250,10 @@ class Store(Struct):
                 self._run_seen(event)
             case AttemptStarted():
                 self._attempt_started(event)
+            case RanksReplaced():
+                self._ranks_replaced(event)
+            case QuorumFormed():
+                self._run(event.run_id).take_quorum(event)
             case AttemptEnded():
                 attempt = self._run(event.run_id).attempt_view(event.attempt)
                 attempt.ended_s, attempt.reason = event.at_s, event.reason
@@ -464,6 +470,19 @@ class Store(Struct):
             run.rank_view(placement.rank).placement = placement
         for removed in run.ranks.keys() - {placement.rank for placement in event.placements}:
             run.ranks[removed].placement = None
+
+    def _ranks_replaced(self, event: RanksReplaced) -> None:
+        run = self._run(event.run_id)
+        attempt = run.attempt_view(event.attempt)
+        new = {placement.rank: placement for placement in event.placements}
+        kept = (placed for placed in attempt.placements if placed.rank not in new)
+        attempt.placements = tuple(
+            sorted((*kept, *new.values()), key=lambda placement: placement.rank)
+        )
+        for placement in new.values():
+            view = run.rank_view(placement.rank)
+            # The new process counts its steps from its own start.
+            view.placement, view.sample = placement, None
 
     def _trials(self, event: TrialsListed) -> None:
         experiment = self.experiments.setdefault(event.experiment, Experiment(event.experiment))

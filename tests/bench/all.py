@@ -42,6 +42,7 @@ MEASUREMENTS = (
     "many_runs",
     "checkpoint_stall",
     "recovery",
+    "fault_tolerant",
 )
 BY_NAME = ("soak",)
 """Measured only when it is named: it takes an hour."""

@@ -19,6 +19,8 @@ from training.telemetry.wire import (
     Body,
     Notice,
     Phase,
+    Quorum,
+    RanksReplaced,
     Record,
     Report,
     Run,
@@ -188,6 +190,23 @@ def test_a_notice_is_part_of_the_snapshot(tmp_path: Path) -> None:
     stream = StreamFile(tmp_path / "s.jsonl")
     stream.append(1.0, notice)
     assert [record.body for record in stream.snapshot.records()] == [notice]
+    stream.close()
+
+
+def test_snapshot_has_the_newest_quorum_and_the_newest_process_of_each_rank(
+    tmp_path: Path,
+) -> None:
+    def replaced(rank: int, pid: int) -> RanksReplaced:
+        return RanksReplaced(run="r", attempt=1, workers=(Worker(rank=rank, pid=pid),))
+
+    def quorum(number: int) -> Quorum:
+        return Quorum(run="r", attempt=1, number=number, replicas=3)
+
+    stream = StreamFile(tmp_path / "s.jsonl")
+    for body in (quorum(1), replaced(1, 7), quorum(2), replaced(0, 8), replaced(1, 9)):
+        stream.append(1.0, body)
+    kept = [record.body for record in stream.snapshot.records()]
+    assert kept == [quorum(2), replaced(0, 8), replaced(1, 9)]
     stream.close()
 
 

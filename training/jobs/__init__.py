@@ -46,6 +46,11 @@ JOBS = (
         "DDP with a minimum and a maximum number of workers.",
     ),
     Job(
+        "fault_tolerant",
+        "training.jobs.fault_tolerant",
+        "Replicas that continue when one is lost; it heals from a peer.",
+    ),
+    Job(
         "fsdp2",
         "training.jobs.fsdp2",
         "FSDP2: sharded model; resumes with any number of ranks.",

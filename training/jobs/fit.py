@@ -47,9 +47,14 @@ class Elastic(OnRay):
 
 
 def fit(
-    train_on_ray: Callable[[dict[str, Any]], dict[str, Any]], settings: OnRay, name: str
+    train_on_ray: Callable[[dict[str, Any]], dict[str, Any]],
+    settings: OnRay,
+    name: str,
+    backend: Any = None,
 ) -> Any:
     """Run the training function on every worker. Returns Ray Train's result.
+
+    `backend`: a TorchConfig; None: Ray's, with one process group of all workers.
 
     Exits with a message if the settings do not fit the cluster, or if training stopped itself.
     """
@@ -96,7 +101,7 @@ def fit(
     trainer = TorchTrainer(
         train_on_ray,
         train_loop_config=asdict(settings),
-        torch_config=TorchConfig(timeout_s=int(settings.timeout_s)),
+        torch_config=backend or TorchConfig(timeout_s=int(settings.timeout_s)),
         scaling_config=ScalingConfig(
             num_workers=settings.workers
             if least == settings.workers
@@ -119,7 +124,9 @@ def fit(
         raise SystemExit(f"stopped: {stopped}; its checkpoints are in {run.shown(result.path)}")
     publish(settings, kept(result))
     # A run that had already finished does nothing, and its newest checkpoint has the result.
-    if newest := result.metrics:
+    # The replicas of fault_tolerant report nothing to Ray Train, and return it.
+    newest = result.metrics or result.return_value
+    if newest and "accuracy" in newest:
         print(summary(newest), flush=True)
     return result
 

@@ -55,7 +55,7 @@ def train(
     world.together(lambda: limits.check(settings, world))
     memory.limit(settings, world.device)
 
-    parallel = spread(_model(settings, data), world, settings)
+    parallel = spread(build_model(settings, data), world, settings)
     if world.rank == 0:
         for idle in limits.without_effect(settings, world, uses_ddp=parallel.uses_ddp):
             print(idle, flush=True)
@@ -202,7 +202,7 @@ def train(
     return {"step": progress.step, **metrics}
 
 
-def _model(settings: TrainSettings, data: Data) -> nn.Module:
+def build_model(settings: TrainSettings, data: Data) -> nn.Module:
     """Build the same model on every rank, with the selected techniques; reports its FLOPs."""
     torch.manual_seed(settings.seed)
     model = build(settings, data.shape, data.classes)

@@ -9,10 +9,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import ray
-from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerGroupCallback
+from ray.train.v2._internal.execution.callback import (
+    ControllerCallback,
+    ReplicaGroupCallback,
+    WorkerGroupCallback,
+)
 
 from training.recovery import deaths, elastic, forkserver, spares
 from training.recovery.settings import CHECK_EVERY_S, SPARES
@@ -22,7 +27,11 @@ from training.telemetry.failsafe import guarded
 log = logging.getLogger(__name__)
 
 
-class RecoveryCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[misc]
+class RecoveryCallback(
+    ControllerCallback,  # type: ignore[misc]
+    WorkerGroupCallback,  # type: ignore[misc]
+    ReplicaGroupCallback,  # type: ignore[misc]
+):
     def __init__(self) -> None:
         self._spares: Spares | None = None
         self._kept = Counter[str]()
@@ -58,10 +67,18 @@ class RecoveryCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore
         workers = worker_group.get_workers()
         self._nodes = frozenset(item.metadata.node_id for item in workers)
         if self._has_hook:
-            for item in workers:  # it was a spare, in all attempts but the first
-                self._kept[item.metadata.node_id] = max(0, self._kept[item.metadata.node_id] - 1)
+            self._use(workers)  # they were spares, in all attempts but the first
             resources = worker_group.get_resources_per_worker()
             self._spares = Spares(workers, resources, self._kept, self._fork)
+
+    @guarded
+    def after_replica_group_start(self, replica_group: Any) -> None:
+        if self._has_hook:
+            self._use(replica_group.get_workers())
+
+    def _use(self, workers: Sequence[Any]) -> None:
+        for item in workers:
+            self._kept[item.metadata.node_id] = max(0, self._kept[item.metadata.node_id] - 1)
 
     @guarded
     def before_worker_group_shutdown(self, worker_group: Any) -> None:

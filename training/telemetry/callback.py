@@ -11,13 +11,14 @@ from __future__ import annotations
 import dataclasses
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import ray
 from ray.train.v2._internal.execution.callback import (
     ControllerCallback,
+    ReplicaGroupCallback,
     ReportCallback,
     WorkerGroupCallback,
 )
@@ -25,7 +26,7 @@ from ray.train.v2._internal.execution.callback import (
 from training.telemetry.failsafe import guarded
 from training.telemetry.head.aggregator import connect
 from training.telemetry.head.outbox import ActorOutbox
-from training.telemetry.ray_train import failure_budget, lineage, placement
+from training.telemetry.ray_train import failure_budget, lineage, placement, replicas
 from training.telemetry.ray_train.checkpoint_size import Sizes
 from training.telemetry.ray_train.end_reason import lacking, preempted, reason
 from training.telemetry.ray_train.lifecycle import Lifecycle
@@ -38,7 +39,12 @@ from training.telemetry.worker import attempt_observer, worker
 log = logging.getLogger(__name__)
 
 
-class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):  # type: ignore[misc]
+class TelemetryCallback(
+    ControllerCallback,  # type: ignore[misc]
+    WorkerGroupCallback,  # type: ignore[misc]
+    ReplicaGroupCallback,  # type: ignore[misc]
+    ReportCallback,  # type: ignore[misc]
+):
     def __init__(self) -> None:
         self._aggregator: Any = None
         self._outbox: ActorOutbox | None = None
@@ -47,6 +53,7 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
         self._sizes: Sizes | None = None
         self._storage: Any = None
         self._trial = ""
+        self._has_replicas = self._replaces = False
         self._open_in_driver()
         self._find_trial()
 
@@ -68,6 +75,10 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
         job = ray.get_runtime_context().get_job_id()
         run_config = train_run_context.run_config
         self._storage = run_config.storage_context
+        backend = getattr(train_run_context, "backend_config", None)
+        self._has_replicas = backend is not None and bool(
+            getattr(backend.backend_cls, "has_replica_groups", False)
+        )
         before = self._lineage()
         self._outbox = ActorOutbox(job, self._aggregator)
         self._lifecycle = Lifecycle(
@@ -82,6 +93,8 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
             max_preemption_failures=_limit(run_config, failure_budget.PREEMPTIONS),
         )
         self._sizes = Sizes(self._lifecycle.send)
+        if self._has_replicas:
+            replicas.listen(guarded(self._lifecycle.quorum))
         self._lifecycle.state("INITIALIZING")
         if before and before.is_up:
             self._lifecycle.cut_off(before.attempts)
@@ -119,6 +132,9 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
 
     @guarded
     def _begin_start(self) -> None:
+        if self._replaces and self._lifecycle is not None:  # not in place, because all were lost
+            self._replaces = False
+            self._lifecycle.attempt_ends("all replicas were lost", failure_budget.FAILURES)
         self._phase("placement group")
         placement.listen(self._placed)
 
@@ -134,6 +150,24 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
         workers = worker_group.get_workers()
         attempt = self._lifecycle.attempt_starts([_worker(item) for item in workers])
         self._lifecycle.phase("process group")
+        self._attach(workers, attempt)
+        self._remember()
+
+    @guarded
+    def after_replica_group_start(self, replica_group: Any) -> None:
+        """The ranks of a lost replica group have new processes, in the same attempt."""
+        if self._lifecycle is None:
+            return
+        workers = replica_group.get_workers()
+        self._lifecycle.replaced([_worker(item) for item in workers])
+        self._attach(workers, self._lifecycle.attempt)
+
+    def before_replica_group_shutdown(self, replica_group: Any) -> None:
+        """Nothing: its ranks have died."""
+
+    def _attach(self, workers: Sequence[Any], attempt: int) -> None:
+        if self._lifecycle is None or self._outbox is None:
+            return
         run, job, aggregator = self._lifecycle.run, self._lifecycle.job, self._outbox.aggregator
         for item in workers:
             # Not awaited: an actor executes one caller's calls in order, so this runs before the
@@ -141,7 +175,6 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
             rank = item.distributed_context.world_rank
             item.execute_async(worker.attach, run, job, attempt, rank, _gpu_ids(item), aggregator)
             item.execute_async(attempt_observer.attach, run, attempt, rank, aggregator)
-        self._remember()
 
     @guarded
     def after_report(self, training_report: Any, metrics: list[dict[str, Any]]) -> None:
@@ -164,6 +197,8 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
         leads_to = getattr(current_state, "next_state", current_state)
         error = getattr(leads_to, "training_failed_error", None)
         why = reason(error)
+        if self._goes_on(state.name, error, why):
+            return
         if state.name == "RESIZING":
             why = f"resized to {current_state.scaling_decision.num_workers} workers"
         elif state.name == "PREEMPTING":
@@ -184,6 +219,20 @@ class TelemetryCallback(ControllerCallback, WorkerGroupCallback, ReportCallback)
         self._lifecycle.state(state.name, why)
         if state.is_terminal:
             self._outbox.drain(FINAL_FLUSH_TIMEOUT_S)
+
+    def _goes_on(self, state: str, error: BaseException | None, why: str) -> bool:
+        """Whether the controller only replaces lost replicas: the attempt and the run continue."""
+        if self._lifecycle is None or not self._has_replicas or not self._lifecycle.is_up:
+            return False
+        failed = getattr(error, "worker_failures", None)
+        if state == "RESTARTING" and isinstance(failed, Mapping):
+            self._replaces = 0 < len(failed) < self._lifecycle.world_size
+            for rank in sorted(failed) if self._replaces else ():
+                text = why.removeprefix(f"rank {rank}: ")
+                self._lifecycle.notice(rank, "ReplicaLost", f"{text}; the other replicas continue")
+        elif state == "RUNNING" or state not in ("SCHEDULING", "RESCHEDULING", "RESTARTING"):
+            self._replaces = False
+        return self._replaces
 
     @guarded
     def after_controller_finish(self, result: Any) -> None:

@@ -106,6 +106,43 @@ class AttemptEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RanksReplaced:
+    """Ranks have new processes within an attempt: Ray Train replaced only their replica groups."""
+
+    KIND: ClassVar[str] = "ranks_replaced"
+    run: str
+    attempt: int
+    workers: tuple[Worker, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heal:
+    """A rank receives the weights and the optimizer's state of another one."""
+
+    rank: int
+    source: int
+    """The other rank."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quorum:
+    """The replicas that take part in the steps of a run that continues without lost ones."""
+
+    KIND: ClassVar[str] = "quorum"
+    run: str
+    attempt: int
+    number: int
+    """Of the quorum, counted from 1."""
+    replicas: int
+    """The number of replicas of the run."""
+    members: tuple[int, ...] = ()
+    """The ranks of those that take part."""
+    step: int = 0
+    """The last step that was committed before."""
+    heals: tuple[Heal, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Steps:
     """The steps of one rank since its last record. Fields as in cockpit's `RankSample`."""
 
@@ -397,12 +434,24 @@ class Segment:
 
 
 Body: TypeAlias = (
-    Run | AttemptStart | AttemptEnd | Phase | Notice | Tick | Report | Trials | Hang | Segment
+    Run
+    | AttemptStart
+    | AttemptEnd
+    | RanksReplaced
+    | Quorum
+    | Phase
+    | Notice
+    | Tick
+    | Report
+    | Trials
+    | Hang
+    | Segment
 )
 
 _KINDS: dict[str, type[Any]] = {body.KIND: body for body in get_args(Body)}
 _NESTED: dict[str, type[Any]] = {
     "workers": Worker,
+    "heals": Heal,
     "ranks": Steps,
     "spreads": Spread,
     "by_rank": RankMetrics,
@@ -534,7 +583,10 @@ _MOMENTS = frozenset({"t", "started_s", "updated_s"})
 _EARLIEST_S, _LATEST_S = -62_135_596_800.0, 253_402_300_799.0
 """The years 1 to 9999, as Unix times: other times have no date."""
 _COUNTS = frozenset(
-    {"rank", "low_rank", "high_rank", "attempt", "world_size", "count", "reporting", "segment"}
+    {
+        *("rank", "low_rank", "high_rank", "attempt", "world_size", "count", "reporting"),
+        *("segment", "replicas", "source"),
+    }
 )
 _MAX_COUNT = 999_999_999
 """The limit of counted things. A segment's number has 9 digits."""

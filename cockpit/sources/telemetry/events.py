@@ -12,12 +12,15 @@ from cockpit.model.event import (
     MetricsReported,
     Notice,
     PhaseEntered,
+    QuorumFormed,
     RankSampled,
+    RanksReplaced,
     RunSeen,
     TrialsListed,
 )
 from cockpit.model.run import (
     Checkpoint,
+    Heal,
     Phase,
     Placement,
     RankMetrics,
@@ -61,6 +64,12 @@ def event_of(record: wire.Record) -> Event | None:
         case wire.AttemptStart():
             placements = tuple(copied(Placement, worker) for worker in body.workers)
             return copied(AttemptStarted, body, **common, run_id=run_id, placements=placements)
+        case wire.RanksReplaced():
+            placements = tuple(copied(Placement, worker) for worker in body.workers)
+            return copied(RanksReplaced, body, **common, run_id=run_id, placements=placements)
+        case wire.Quorum():
+            heals = tuple(copied(Heal, heal) for heal in body.heals)
+            return copied(QuorumFormed, body, **common, run_id=run_id, heals=heals)
         case wire.AttemptEnd():
             return copied(AttemptEnded, body, **common, run_id=run_id)
         case wire.Tick():

@@ -12,6 +12,8 @@ from training.telemetry.wire import (
     Hang,
     Notice,
     Phase,
+    Quorum,
+    RanksReplaced,
     Record,
     Report,
     Run,
@@ -29,6 +31,7 @@ NOTICES_KEPT = 100
 CHECKPOINTS_KEPT = 500
 TRIALS_KEPT = 1000
 RUNS_KEPT = 500
+REPLACED_KEPT = 500
 
 
 class SegmentSnapshot:
@@ -52,6 +55,11 @@ class SegmentSnapshot:
                 self._keep("start", (body.run, body.attempt), record, ATTEMPTS_KEPT)
             case AttemptEnd():
                 self._keep("end", (body.run, body.attempt), record, ATTEMPTS_KEPT)
+            case RanksReplaced():
+                for worker in body.workers:
+                    self._keep("replaced", (body.run, worker.rank), record, REPLACED_KEPT)
+            case Quorum():
+                self._keep("quorum", body.run, record, RUNS_KEPT)
             case Phase():
                 self._keep("phase", record.seq, record, PHASES_KEPT)
             case Notice():

@@ -18,8 +18,12 @@ from training.telemetry.wire import (
     AttemptEnd,
     AttemptStart,
     Body,
+    Heal,
+    Notice,
     Phase,
+    Quorum,
     RankMetrics,
+    RanksReplaced,
     Report,
     Run,
     Worker,
@@ -85,6 +89,11 @@ class Lifecycle:
         """Whether an attempt has started and not ended."""
         return self._is_up
 
+    @property
+    def world_size(self) -> int:
+        """Of the newest attempt; 0 before the first."""
+        return self._world_size or 0
+
     def state(self, state: str, message: str = "") -> None:
         """The controller is in `state`, which it reports at each poll: recorded once."""
         with self._lock:
@@ -126,6 +135,40 @@ class Lifecycle:
             self._world_size = len(workers)
             self._emit(AttemptStart(run=self.run, attempt=self._attempt, workers=tuple(workers)))
             return self._attempt
+
+    def replaced(self, workers: Sequence[Worker]) -> None:
+        """Ranks of the attempt have new processes, and the others continue."""
+        with self._lock:
+            self._emit(RanksReplaced(run=self.run, attempt=self._attempt, workers=tuple(workers)))
+
+    def notice(self, rank: int, reason: str, message: str) -> None:
+        with self._lock:
+            self._emit(
+                Notice(
+                    run=self.run, attempt=self._attempt, rank=rank, reason=reason, message=message
+                )
+            )
+
+    def quorum(
+        self,
+        number: int,
+        replicas: int,
+        members: tuple[int, ...],
+        step: int,
+        heals: tuple[Heal, ...],
+    ) -> None:
+        with self._lock:
+            self._emit(
+                Quorum(
+                    run=self.run,
+                    attempt=self._attempt,
+                    number=number,
+                    replicas=replicas,
+                    members=members,
+                    step=step,
+                    heals=heals,
+                )
+            )
 
     def attempt_ends(self, reason: str, budget: str = "") -> None:
         with self._lock:

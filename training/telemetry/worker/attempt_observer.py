@@ -10,9 +10,11 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
+
+from training.telemetry.wire import Report
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +51,24 @@ class AttemptObserver:
             self._is_broken = True
             log.warning("telemetry: %s could not be sent", what, exc_info=True)
 
+    def reported(
+        self, metrics: Mapping[str, float], checkpoint: str, size_bytes: int | None
+    ) -> None:
+        if self._is_broken:
+            return
+        report = Report(
+            run=self.run,
+            attempt=self._attempt,
+            metrics=dict(metrics),
+            checkpoint=checkpoint,
+            checkpoint_bytes=size_bytes,
+        )
+        try:
+            self._aggregator.write.remote(time.time(), report)
+        except Exception:
+            self._is_broken = True
+            log.warning("telemetry: a report could not be sent", exc_info=True)
+
     @contextmanager
     def reads(self) -> Iterator[None]:
         """Report that a checkpoint is read; `as_directory` may call `to_directory`."""
@@ -76,6 +96,16 @@ def notice(reason: str, message: str) -> None:
 def reads() -> AbstractContextManager[None]:
     """Report that a checkpoint is read that Ray Train does not know; call it on rank 0."""
     return nullcontext() if _observer is None else _observer.reads()
+
+
+def reported(metrics: Mapping[str, float], checkpoint: str, size_bytes: int | None = None) -> None:
+    """Write a report to the stream from this process, for a run that does not report to Ray Train.
+
+    `checkpoint`: its path, or ''.
+    """
+    if _observer is not None:
+        _observer.reports += 1
+        _observer.reported(metrics, checkpoint, size_bytes)
 
 
 def reports() -> int:

@@ -138,6 +138,7 @@ def facts(
         pairs += _worked_out(view_state, run, found)
     broken = {"loss"} if number_style(last_loss) else set()
     lines += _grid(pairs, style, broken)
+    lines += _replicas(view_state, run)
     if reports and not run.state.is_over:
         text = f"last report {format.age(age)} ago; its script reports no steps"
         lines.append(Content.styled(text, "$muted"))
@@ -151,6 +152,31 @@ def facts(
     if with_cause and cause is not None:
         lines += _cause(cause)
     return Content("\n").join(lines)
+
+
+def _replicas(view_state: ViewState, run: RunView) -> list[Content]:
+    """Which replicas take part, which are missing, and which healed from which."""
+    quorum = run.quorum
+    if quorum is None or run.state.is_over:
+        return []
+    parts = [
+        Content.styled(f"{'replicas':<{LABEL_CELLS}}", "$muted"),
+        Content.styled(f"{len(quorum.members)} of {quorum.replicas}", "bold"),
+        Content.styled(f"  quorum {quorum.number}", "$muted"),
+    ]
+    if missing := quorum.missing:
+        since = format.age(age_s(quorum.at_s, view_state.now_s))
+        parts.append(Content.styled(f"  without {_ranks(missing)} for {since}", "$warning"))
+    elif (heal := quorum.healed) is not None:
+        text = f"  rank {heal.rank} healed from rank {heal.source}"
+        text += f" at step {quorum.healed_step:,}" if quorum.healed_step is not None else ""
+        parts.append(Content.styled(text, "$muted"))
+    return [Content.assemble(*parts)]
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:4])) + (", …" if len(numbers) > 4 else "")
+    return f"rank{'' if len(numbers) == 1 else 's'} {shown}"
 
 
 def _reported(run: RunView) -> list[tuple[str, str]]:

@@ -1,0 +1,140 @@
+"""The job fault_tolerant on a real Ray: one rank is killed, and only that one is replaced."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from tests.training.cluster import Cluster, Outcome, drive
+from training.checkpoint.manifest import check
+from training.telemetry.wire import (
+    CALLBACK,
+    AttemptEnd,
+    AttemptStart,
+    Notice,
+    Quorum,
+    RanksReplaced,
+    Record,
+    Report,
+    Run,
+    Steps,
+    Tick,
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.ray]
+
+RECOVERY = "training.recovery.callback.RecoveryCallback"
+STOP_S = 2.0
+"""How long the death of a rank may stop the others."""
+STEP_S = 0.05
+
+
+class Kill:
+    """Kills rank 0, and notes when; rank 0 evaluates the model and writes the checkpoints."""
+
+    def __init__(self) -> None:
+        self.at_s = 0.0
+
+    def __call__(self, records: list[Record]) -> None:
+        if not self.at_s and any(one.step >= 60 for one in of_rank(records, 1)):
+            (start,) = (record.body for record in records if isinstance(record.body, AttemptStart))
+            self.at_s = time.time()
+            os.kill(start.workers[0].pid, signal.SIGKILL)
+
+
+def of_rank(records: list[Record], rank: int) -> list[Steps]:
+    ticks = [record.body for record in records if isinstance(record.body, Tick)]
+    return [one for tick in ticks for one in tick.ranks if one.rank == rank]
+
+
+def bodies(records: list[Record], kind: type) -> list[object]:
+    return [record.body for record in records if isinstance(record.body, kind)]
+
+
+@pytest.fixture(scope="module")
+def kill() -> Kill:
+    return Kill()
+
+
+@pytest.fixture(scope="module")
+def outcome(cluster: Cluster, kill: Kill) -> Outcome:
+    job = ["-m", "training.jobs.fault_tolerant", "--workers", "3", "--run-name", "killed"]
+    storage = ["--storage-path", str(cluster.directory / "results")]
+    length = ["--epochs", "60", "--min-step-s", str(STEP_S), "--dropout", "0"]
+    # Ray leaves similar lines of ranks out otherwise.
+    more = {"RAY_TRAIN_CALLBACKS": f"{CALLBACK},{RECOVERY}", "RAY_DEDUP_LOGS": "0"}
+    recovering = replace(cluster, environment=cluster.environment | more)
+    found = drive(recovering, [*job, *storage, *length], kill)
+    assert found.code == 0, found.output[-4000:]
+    assert kill.at_s
+    return found
+
+
+def test_run_has_one_attempt_in_which_one_rank_got_a_new_process(outcome: Outcome) -> None:
+    (start,) = bodies(outcome.records, AttemptStart)
+    (replaced,) = bodies(outcome.records, RanksReplaced)
+    (end,) = bodies(outcome.records, AttemptEnd)
+    assert isinstance(start, AttemptStart)
+    assert isinstance(replaced, RanksReplaced)
+    assert isinstance(end, AttemptEnd)
+    assert end.reason == "finished"
+    (worker,) = replaced.workers
+    assert worker.rank == 0
+    assert worker.pid not in {of.pid for of in start.workers}
+    states = [body.state for body in bodies(outcome.records, Run) if isinstance(body, Run)]
+    assert "RESTARTING" not in states
+    assert states[-1] == "FINISHED"
+
+
+def test_loss_of_the_rank_is_noted_with_its_reason(outcome: Outcome) -> None:
+    notices = [body for body in bodies(outcome.records, Notice) if isinstance(body, Notice)]
+    assert [(notice.rank, notice.reason) for notice in notices] == [(0, "ReplicaLost")]
+    assert "the other replicas continue" in notices[0].message
+
+
+def test_quorum_shrinks_and_the_new_process_heals_from_another_rank(outcome: Outcome) -> None:
+    quorums = [body for body in bodies(outcome.records, Quorum) if isinstance(body, Quorum)]
+    assert [quorum.members for quorum in quorums] == [(0, 1, 2), (1, 2), (0, 1, 2)]
+    assert [(heal.rank, heal.source) for heal in quorums[-1].heals] == [(0, 1)]
+    assert quorums[1].step < quorums[2].step
+
+
+@pytest.mark.timed
+def test_other_ranks_stop_for_less_than_two_seconds(outcome: Outcome) -> None:
+    for change in ("without replica 0", "with replica 0 again"):
+        took = re.findall(rf"is committed {change}, ([0-9.]+) s after", outcome.output)
+        assert len(took) >= 2, outcome.output[-4000:]
+        assert max(map(float, took)) < STOP_S
+
+
+def test_no_step_is_done_again(outcome: Outcome) -> None:
+    for rank in (1, 2):
+        records = of_rank(outcome.records, rank)
+        assert all(later.first_step == before.step + 1 for before, later in pairwise(records))
+    records = of_rank(outcome.records, 0)
+    assert all(later.first_step > before.step for before, later in pairwise(records))
+
+
+def test_ranks_have_the_same_loss_after_the_new_one_has_healed(outcome: Outcome) -> None:
+    newest = {of_rank(outcome.records, rank)[-1].loss for rank in range(3)}
+    assert len(newest) == 1
+
+
+def test_first_member_reports_and_its_checkpoints_are_complete(
+    outcome: Outcome, cluster: Cluster
+) -> None:
+    reports = [body for body in bodies(outcome.records, Report) if isinstance(body, Report)]
+    assert len(reports) == 60
+    assert [report.metrics["epoch"] for report in reports] == [
+        pytest.approx(epoch) for epoch in range(1, 61)
+    ]
+    assert reports[-1].checkpoint
+    for path in (cluster.directory / "results" / "killed").glob("checkpoint_*"):
+        check(path)
+    assert f"accuracy {reports[-1].metrics['accuracy']:.4f}" in outcome.output
