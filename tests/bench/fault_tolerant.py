@@ -167,9 +167,9 @@ def tabled(rows: Sequence[Row], began: str) -> Table:
     return Table(
         "How long the loss of a replica stops the others",
         f"The job `fault_tolerant` with {RANKS} ranks on local pods, with the recovery profile "
-        f"`fast` and at least {STEP_S:g} s per step; {len(rows)} drills `rank-kill`, on each rank "
-        "in turn. The value is the longest time between two committed steps of another rank, "
-        "median (minimum–maximum) of the drills.",
+        f"`fast` and at least {STEP_S:g} s per step; {len(rows)} drills `rank-kill`, "
+        f"{len(rows) // RANKS} on each rank. The value is the longest time between two committed "
+        "steps of another rank, median (minimum–maximum) of the drills.",
         [
             Line(
                 "a rank is killed: the step without it, after the step before",
