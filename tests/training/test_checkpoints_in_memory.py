@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from unittest.mock import patch
@@ -15,6 +15,7 @@ import torch
 from tests.training.memory_nodes import SETTINGS, Kill, Nodes, Started, Trained, holding, train
 from tests.training.ranks import on_ranks
 from training.checkpoint.memory import need
+from training.checkpoint.memory.messages import Address, NoAnswer
 from training.loop.world import World
 from training.parallel.settings import ShardSettings
 from training.parallel.sharded import Sharded
@@ -129,6 +130,29 @@ def train_sharded(
 ) -> Trained:
     how = partial(Sharded, sharding=ShardSettings())
     return train(world, folder, nodes, places, SETTINGS, kill, how=how)
+
+
+@dataclass
+class Unknown(Nodes):
+    """As when the actor that knows the holders is lost."""
+
+    def known(self) -> Sequence[Address]:
+        raise NoAnswer("lost")
+
+    def of(self, node: str) -> Address:
+        raise NoAnswer("lost")
+
+
+def test_run_without_its_holders_continues_from_the_storage(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, checkpoint_every_steps=5)
+    on_ranks(1, train, tmp_path, Unknown(), ("a",), replace(settings, max_steps=5))
+    run = on_ranks(1, train, tmp_path, Unknown(), ("a",), settings)[0]
+    assert run.resumed == (
+        "resumes from the storage, step 5: the copies in memory cannot be found: lost"
+    )
+    assert max(run.losses) == LAST
+    ends = "no checkpoints in memory until the run is restarted: rank 0: lost"
+    assert ends in run.printed
 
 
 def test_too_little_memory_stops_the_run_with_the_need(tmp_path: Path) -> None:

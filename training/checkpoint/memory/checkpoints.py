@@ -34,6 +34,8 @@ class Stored(Checkpoints, Protocol):
 
 
 class Holders(Protocol):
+    """All methods raise OSError if the holders cannot be found out."""
+
     def known(self) -> Sequence[Address]:
         """Those that were started for the run, on nodes that may be lost."""
         ...
@@ -97,8 +99,7 @@ class MemoryCheckpoints:
         world.wait()  # all ranks have read it
         if world.rank == 0:
             attempt, step = (used.attempt, used.step) if used else (0, -1)
-            if lost := sets.keep(self._holders.known(), attempt, step):
-                self._holders.forget(lost)
+            self._drop_others(attempt, step)
         world.wait()  # this attempt writes nothing before that
         self._writer = Writer(world.rank, world.size, plan.attempt, self._nodes_of_shard)
 
@@ -146,8 +147,18 @@ class MemoryCheckpoints:
         states = progress.states(rank, size)
         return lambda: pack(states, buffers)
 
+    def _drop_others(self, attempt: int, step: int) -> None:
+        try:
+            if lost := sets.keep(self._holders.known(), attempt, step):
+                self._holders.forget(lost)
+        except OSError as error:  # each rank sees it when it connects to its holder
+            print(f"older copies in memory are not freed: {error}", flush=True)
+
     def _plan(self) -> _Plan:
-        found = sets.found(self._holders.known())
+        try:
+            found = sets.found(self._holders.known())
+        except OSError as error:
+            return _Plan((), 1, f"the copies in memory cannot be found: {error}")
         if not found.holders:
             return _Plan((), 1, "")
         stored = self._stored.newest_step()

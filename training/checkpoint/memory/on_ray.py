@@ -1,6 +1,7 @@
 """The holders of a Ray Train run: an actor on each node of the run, which the driver's actor owns.
 
-An actor ends with its owner, and all end with the job, so that nothing remains in memory after it.
+An actor ends with its owner, which runs on the head node, and all end with the job, so that nothing
+remains in memory after it.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from threading import Lock
 from typing import Any
 
 import ray
+from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from training.checkpoint.memory import messages
 from training.checkpoint.memory.holder import Holder
-from training.checkpoint.memory.messages import Address
+from training.checkpoint.memory.messages import Address, NoAnswer
 
+HEAD = "node:__internal_head__"
+"""Ray's resource of the head node."""
 ANSWER_S = 10.0
 START_S = 120.0
 """How long the actor of a node may take to start."""
@@ -32,14 +36,14 @@ def actor_name(run: str) -> str:
 @contextmanager
 def keeping(run: str) -> Iterator[None]:
     """During this, ranks of the run can use `RayHolders`. Call it in the driver."""
-    here = ray.get_runtime_context().get_node_id()
     keeper = (
         ray.remote(Keeper)
         .options(
             name=actor_name(run),
             num_cpus=0,
             max_concurrency=_CALLS,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=True),
+            max_restarts=-1,
+            resources={HEAD: 0.001},  # the other nodes may be lost without the run
         )
         .remote()
     )
@@ -100,21 +104,29 @@ class NodeHolder:
 
 
 class RayHolders:
-    """The holders as a rank sees them."""
+    """The holders as a rank sees them. Methods raise NoAnswer if the owner does not answer."""
 
     def __init__(self, run: str) -> None:
-        self._keeper = ray.get_actor(actor_name(run))
+        self._name = actor_name(run)
 
     def known(self) -> Sequence[Address]:
-        found: list[Address] = ray.get(self._keeper.known.remote(), timeout=ANSWER_S)
+        found: list[Address] = self._asked("known", ANSWER_S)
         return found
 
     def of(self, node: str) -> Address:
-        found: Address = ray.get(self._keeper.of.remote(node), timeout=START_S)
+        found: Address = self._asked("of", START_S, node)
         return found
 
     def forget(self, lost: Sequence[Address]) -> None:
-        ray.get(self._keeper.forget.remote(lost), timeout=ANSWER_S)
+        self._asked("forget", ANSWER_S, lost)
+
+    def _asked(self, method: str, timeout_s: float, *args: Any) -> Any:
+        try:
+            keeper = ray.get_actor(self._name)
+            return ray.get(getattr(keeper, method).remote(*args), timeout=timeout_s)
+        except (RayError, ValueError) as error:  # ValueError: there is no such actor
+            first = str(error).partition("\n")[0]
+            raise NoAnswer(f"the actor {self._name} does not answer: {first}") from error
 
 
 def node_id() -> str:
