@@ -49,7 +49,8 @@ def test_why_explains_the_newest_run_with_the_log_of_its_rank(
         f"Session {SESSION} of RayCluster demo in namespace ml, from the History Server\n"
     )
     assert "Run digits (ERRORED)" in shown
-    assert "CUDA error: an illegal memory access" in shown
+    assert "CUDA error: an illegal memory access" in shown.partition("Also reported")[0]
+    assert "node lost" not in shown, "the nodes died when the cluster was deleted"
     assert f"cockpit recordings import -n ml --cluster demo {SESSION}" in shown
 
     assert main(["why", "digits", "--history", "--fail", "-o", "json"]) == 1

@@ -40,9 +40,15 @@ class Stored:
     """By path: what the collector has stored."""
 
 
-def node(node_id: str, state: str = "DEAD") -> dict[str, Any]:
+T0 = 1_787_000_000.0
+"""When the sessions begin."""
+DELETED_S = T0 + 600.0
+
+
+def node(node_id: str, ended_s: float = DELETED_S) -> dict[str, Any]:
     """Usage is zero: Ray's events do not have it (formatNodeSummaryReplayForResp)."""
     return {
+        "t": int(ended_s * 1000),
         "hostname": "",
         "ip": "10.0.0.1" if node_id == HEAD else "10.0.0.2",
         "cpu": 0,
@@ -54,7 +60,8 @@ def node(node_id: str, state: str = "DEAD") -> dict[str, Any]:
             "nodeId": node_id,
             "nodeManagerAddress": "10.0.0.1" if node_id == HEAD else "10.0.0.2",
             "isHeadNode": node_id == HEAD,
-            "state": state,
+            "state": "DEAD",
+            "endTimeMs": int(ended_s * 1000),
             "stateMessage": "Unexpected termination: health check failed",
             "resourcesTotal": {"CPU": 2.0},
         },

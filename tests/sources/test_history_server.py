@@ -25,10 +25,20 @@ from cockpit.sources.history_server.past_events import Past, past_events
 from cockpit.sources.history_server.server import HistoryServer, Session
 from cockpit.sources.ray.http import AnswerError
 from cockpit.sources.server_settings import ServerSettings
-from tests.sources.history_server import HEAD, OLDER, SESSION, WORKER, Server, Stored, job, serving
+from tests.sources.history_server import (
+    HEAD,
+    OLDER,
+    SESSION,
+    T0,
+    WORKER,
+    Server,
+    Stored,
+    job,
+    node,
+    serving,
+)
 from training.telemetry import wire
 
-T0 = 1_787_000_000.0
 NAME = "cockpit/telemetry-01000000.jsonl"
 NEXT = "cockpit/telemetry-01000000.000001.jsonl"
 RUN = "ab12"
@@ -97,13 +107,14 @@ async def test_session_becomes_the_events_of_its_telemetry_jobs_and_nodes() -> N
     with serving(**{SESSION: stored(owner="nightly")}) as server:
         past = await read(server)
     assert past.missing == ""
-    first, *timed, nodes, jobs = past.events
+    first, *timed, jobs = past.events
     assert isinstance(first, ClusterSeen)
     assert (first.ref.name, first.ref.namespace) == ("demo", "ml")
+    [nodes] = of_kind(timed, NodesListed)
     assert isinstance(nodes, NodesListed)
     assert [(node.is_head, node.alive, node.memory_total_bytes) for node in nodes.nodes] == [
-        (True, False, None), (False, False, None),
-    ]  # fmt: skip
+        (True, True, None), (False, True, None),
+    ], "as they were before the cluster was deleted"  # fmt: skip
     assert isinstance(jobs, JobsListed)
     assert [job.status.value for job in jobs.jobs] == ["FAILED"]
     runs = of_kind(timed, RunSeen)
@@ -113,6 +124,29 @@ async def test_session_becomes_the_events_of_its_telemetry_jobs_and_nodes() -> N
     assert len(of_kind(timed, AttemptEnded)) == 1
     assert [event.at_s for event in timed] == sorted(event.at_s for event in timed)
     assert past.end_s == 1_787_000_300.0, "the end of the job is the newest"
+
+
+async def test_node_that_died_during_the_run_is_dead_from_then_on() -> None:
+    nodes = [node(HEAD), node(WORKER, T0 + 38.5)]
+    with serving(**{SESSION: stored(nodes=nodes)}) as server:
+        past = await read(server)
+    before, after = of_kind(past.events, NodesListed)
+    assert isinstance(before, NodesListed)
+    assert isinstance(after, NodesListed)
+    assert [each.alive for each in before.nodes] == [True, True]
+    assert [(each.id, each.alive) for each in after.nodes] == [(HEAD, True), (WORKER, False)]
+    assert after.at_s == T0 + 38.5
+    assert "health check failed" in after.nodes[1].state_message
+
+
+async def test_node_that_died_shortly_after_the_last_record_may_be_the_cause() -> None:
+    """Only of a run that was not over."""
+    lines = telemetry()
+    logs = {(HEAD, NAME): "".join(lines[:30])}
+    nodes = [node(HEAD), node(WORKER, T0 + 60)]
+    with serving(**{SESSION: stored(nodes=nodes, logs=logs)}) as server:
+        past = await read(server)
+    assert len(of_kind(past.events, NodesListed)) == 2
 
 
 async def test_torn_file_and_file_that_is_missing_are_reported() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
+from textual.content import Content
 
 from cockpit.cli.output.run_rows import run_events
 from cockpit.drills.plan.kill import plan_kill
@@ -13,6 +14,7 @@ from cockpit.store.selectors import current_run
 from cockpit.tui.changes.object_yaml import yaml
 from cockpit.tui.commands import commands
 from cockpit.tui.dialogs.help import help_text
+from cockpit.tui.main.frame import _spread
 from cockpit.tui.rows.sort import Order
 from cockpit.tui.terminal.cells import width_of
 from cockpit.tui.views.pods.event_rows import event_rows
@@ -26,6 +28,20 @@ def at(simulation: Simulation, at_s: float) -> Simulation:
     simulation.advance(at_s)
     simulation.session.drain()
     return simulation
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (20, "left text   X aborts"),
+        (18, "left text X aborts"),
+        (17, "left te… X aborts"),
+        (9, "X aborts"),
+    ],
+)
+def test_ends_of_a_line_never_touch(width: int, shown: str) -> None:
+    line = _spread(Content("left text"), Content("X aborts"), width).plain
+    assert line.strip() == shown.strip()
 
 
 def test_a_command_may_be_shortened_as_long_as_it_is_one() -> None:

@@ -6,15 +6,23 @@ files of cockpit's telemetry are among them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cockpit.model.cluster import ClusterHealth, ClusterRef, Node
 from cockpit.model.error import CockpitError
-from cockpit.model.event import ClusterSeen, Event, JobsListed, NodesListed, SourceHealth
+from cockpit.model.event import (
+    ClusterSeen,
+    Event,
+    JobsListed,
+    NodesListed,
+    RunSeen,
+    SourceHealth,
+)
 from cockpit.model.text import one_line
-from cockpit.sources.history_server.server import Session
+from cockpit.sources.history_server.server import Session, StoredDashboard
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.train_runs import TrainRunsSource
 from cockpit.sources.telemetry.events import event_of
@@ -24,6 +32,8 @@ from cockpit.sources.telemetry.source import LINE_LIMIT_BYTES
 from training.telemetry.wire import FILE_PATTERN
 
 SOURCE = "history"
+AFTER_LAST_S = 60.0
+"""A run that was not over may have ended by the death of a node so long after its last record."""
 MOST_NODES = 500
 """The number of nodes whose logs are searched for telemetry; it is on the head."""
 
@@ -38,10 +48,10 @@ class Past(Struct, frozen=True):
     """One line: what could not be read."""
 
 
-async def past_events(dashboard: Dashboard, session: Session) -> Past:
+async def past_events(dashboard: StoredDashboard, session: Session) -> Past:
     """Read the session. Raises CockpitError if its nodes or jobs cannot be read."""
-    nodes, jobs = await dashboard.nodes(), await dashboard.jobs()
-    told, missing = await _telemetry(dashboard, nodes)
+    nodes, jobs = await dashboard.nodes_with_ends(), await dashboard.jobs()
+    told, missing = await _telemetry(dashboard, [node for node, _ in nodes])
     train = await _train_runs(dashboard, told)
     timed = sorted((*told, *train), key=lambda event: event.at_s)
     times = [job.ended_s or job.started_s or 0.0 for job in jobs]
@@ -53,11 +63,40 @@ async def past_events(dashboard: Dashboard, session: Session) -> Past:
     first = ClusterSeen(
         at_s=begin_s, source=SOURCE, ref=ref, health=state, message=why, ray_version=version.ray
     )
-    last: tuple[Event, ...] = (
-        NodesListed(at_s=end_s, source=SOURCE, nodes=nodes),
-        JobsListed(at_s=end_s, source=SOURCE, jobs=jobs),
-    )
-    return Past((first, *timed, *last), end_s, missing)
+    listed = _nodes_listed(nodes, begin_s, _until_s(timed) if timed else end_s)
+    last = JobsListed(at_s=end_s, source=SOURCE, jobs=jobs)
+    between = sorted((*listed, *timed), key=lambda event: event.at_s)
+    return Past((first, *between, last), end_s, missing)
+
+
+def _until_s(timed: Sequence[Event]) -> float:
+    """Until when the death of a node may concern a run: until the runs are over."""
+    states = {event.run_id: event.state for event in timed if isinstance(event, RunSeen)}
+    is_over = bool(states) and all(state.is_over for state in states.values())
+    return timed[-1].at_s + (0.0 if is_over else AFTER_LAST_S)
+
+
+def _nodes_listed(
+    nodes: Sequence[tuple[Node, float | None]], begin_s: float, until_s: float
+) -> Iterator[NodesListed]:
+    """The nodes at the beginning, and after each death until then.
+
+    Later deaths are left out: when a cluster is deleted, all of its nodes die.
+    """
+    ends = sorted({end_s for _, end_s in nodes if end_s is not None and begin_s < end_s <= until_s})
+    for at_s in (begin_s, *ends):
+        yield NodesListed(
+            at_s=at_s,
+            source=SOURCE,
+            nodes=tuple(
+                node if end_s is not None and end_s <= at_s else _alive(node)
+                for node, end_s in nodes
+            ),
+        )
+
+
+def _alive(node: Node) -> Node:
+    return replace(node, alive=True, state_message="")
 
 
 async def _telemetry(dashboard: Dashboard, nodes: Sequence[Node]) -> tuple[list[Event], str]:

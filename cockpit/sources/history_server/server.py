@@ -24,7 +24,7 @@ from cockpit.model.text import one_line
 from cockpit.sources.json_server import JsonServer, ServerKind
 from cockpit.sources.ray import answers
 from cockpit.sources.ray.answers import TrainRun
-from cockpit.sources.ray.dashboard import Dashboard, Version
+from cockpit.sources.ray.dashboard import Dashboard, Version, understood
 from cockpit.sources.ray.http import MissingError
 from cockpit.sources.server_settings import ServerSettings
 
@@ -86,7 +86,7 @@ class HistoryServer:
             found = [_session(each) for each in raw or ()]
         return tuple(sorted(found, key=lambda each: -each.created_s))
 
-    async def dashboard(self, session: Session) -> Dashboard:
+    async def dashboard(self, session: Session) -> StoredDashboard:
         """The dashboard of a stored session, which the server first loads.
 
         Raises UsageError if the cluster exists, or a name cannot be sent.
@@ -134,22 +134,20 @@ class StoredDashboard(Dashboard):
         return Version(one_line(str((data or {}).get("rayVersion") or ""), 40), "")
 
     async def nodes(self) -> tuple[Node, ...]:
-        """Without usage: the server fills it with zeros."""
-        return tuple(
-            replace(
-                node,
-                cpu_percent=None,
-                memory_used_bytes=None,
-                memory_total_bytes=None,
-                disk_used_bytes=None,
-                disk_total_bytes=None,
-                sent_bytes_per_s=None,
-                received_bytes_per_s=None,
-                object_store_used_bytes=None,
-                object_store_total_bytes=None,
-            )
-            for node in await super().nodes()
-        )
+        return tuple(node for node, _ in await self.nodes_with_ends())
+
+    async def nodes_with_ends(self) -> tuple[tuple[Node, float | None], ...]:
+        """Each node with the time of its death; all die with the cluster.
+
+        Without usage: the server fills it with zeros.
+        """
+        raw = await self._http.ask("GET", "/nodes", params={"view": "summary"})
+        with understood("/nodes"):
+            ends = {
+                one_line(str(each["raylet"].get("nodeId"))): _end_s(each["raylet"])
+                for each in raw["data"]["summary"]
+            }
+            return tuple((_without_usage(node), ends[node.id]) for node in answers.nodes(raw))
 
     async def jobs(self) -> tuple[Job, ...]:
         """Without those whose status is not known: it is empty if no event reported it."""
@@ -179,6 +177,28 @@ class StoredDashboard(Dashboard):
         if not folder:
             return found
         return tuple(name if "/" in name else f"{folder}/{name}" for name in found)
+
+
+def _without_usage(node: Node) -> Node:
+    return replace(
+        node,
+        cpu_percent=None,
+        memory_used_bytes=None,
+        memory_total_bytes=None,
+        disk_used_bytes=None,
+        disk_total_bytes=None,
+        sent_bytes_per_s=None,
+        received_bytes_per_s=None,
+        object_store_used_bytes=None,
+        object_store_total_bytes=None,
+    )
+
+
+def _end_s(raylet: Any) -> float | None:
+    """Times there are in ms, and 0 if the node has not died."""
+    if raylet.get("state") != "DEAD" or not raylet.get("endTimeMs"):
+        return None
+    return moment_s(float(raylet["endTimeMs"]) / 1000)
 
 
 def _session(raw: Any) -> Session:

@@ -7,8 +7,8 @@ thing) and AnswerError (Ray's own failure), all CockpitError.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -272,8 +272,15 @@ def _job_path(job_id: str) -> str:
 
 def _read(path: str, raw: Any, parse: Callable[[Any], T]) -> T:
     """What `parse` makes of an answer; an answer of another shape is an AnswerError."""
-    try:
+    with understood(path):
         return parse(raw)
+
+
+@contextmanager
+def understood(path: str) -> Iterator[None]:
+    """Parse an answer: one of another shape is an AnswerError."""
+    try:
+        yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise AnswerError(
             f"the Ray dashboard's answer on {path} is not understood",

@@ -252,9 +252,9 @@ def _key(key: Key, dim: bool) -> Content:
 
 
 def _spread(left: Content, right: Content, width: int) -> Content:
-    """The left and right ends of a line; the right one is cut last."""
-    room = max(0, width - right.cell_length)
+    """The left and right ends of a line, with a space between; the right one is cut last."""
+    room = max(0, width - right.cell_length - bool(right.cell_length))
     if left.cell_length > room:
-        left = left.truncate(max(0, room - 1), ellipsis=True)
+        left = left.truncate(room, ellipsis=True)
     gap = max(0, width - left.cell_length - right.cell_length)
     return Content.assemble(left, " " * gap, right)
