@@ -14,16 +14,12 @@ from cockpit.backends.lambda_cloud.description import Cloud, alias, own_ssh_conf
 from cockpit.backends.lambda_cloud.description import hosts as described
 from cockpit.backends.lambda_cloud.instances import Progress, Removed
 from cockpit.backends.lambda_cloud.plan import Plan
-from cockpit.backends.lambda_cloud.state import Store, folder
+from cockpit.backends.lambda_cloud.state import State, Store, folder
 from cockpit.backends.ssh import lifecycle
 from cockpit.backends.ssh.description import Hosts, read
-from cockpit.backends.ssh.fleet import Fleet
-from cockpit.model.error import CockpitError, UnreachableError
+from cockpit.backends.ssh.lifecycle import NotRemovedError
+from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
-from cockpit.sources.polling.pause import pause
-
-OPERATOR_S = 0.5
-"""Between two checks whether an operator has ended."""
 
 
 async def up(
@@ -37,44 +33,61 @@ async def up(
 ) -> Hosts:
     """Make what is missing, set the instances up, and start Ray. Can be repeated after any end."""
     deadline = time.monotonic() + timeout_s
-    before = _written(store)
     running = await instances.make(api, cloud, planned, store, timeout_s, progress)
     hosts = _write(cloud, planned, store, running)
     named = {node.wanted.name for node in planned.nodes}
     targets = [host for host in hosts.hosts if host.name in named]
     await setup.run(cloud, hosts, targets, max(60.0, deadline - time.monotonic()), progress)
-    if await _is_up(hosts):
-        if before is None or before.hosts == hosts.hosts:
-            return hosts
-        # An instance was replaced: the operator has read the old addresses.
-        progress("An instance has another address: the operator is started again.")
-        lifecycle.end_operator(hosts)
-        while await _is_up(hosts):
-            await pause(OPERATOR_S)
     await lifecycle.up(hosts, recovery, max(60.0, deadline - time.monotonic()), progress)
+    state = store.state
+    assert state is not None
+    if state.idle_since_s is not None:  # the idle time does not include the start
+        store.changed(replace(state, idle_since_s=time.time()))
     return hosts
 
 
 async def down(api: Api, store: Store, timeout_s: float, progress: Progress) -> Removed:
-    """End Ray where the hosts can be reached, then everything in the account."""
+    """End Ray where the hosts can be reached, then everything in the account.
+
+    Raises NotRemovedError for hosts on-premises that may have processes; the record is kept, so
+    that it can be repeated.
+    """
     state = store.state
     assert state is not None
-    hosts = _written(store)
-    if hosts is not None:
-        try:
-            await lifecycle.down(hosts)
-        except CockpitError as error:
-            # Its instances end all the same; hosts on-premises may have kept processes.
-            names = {node.host for node in state.nodes}
-            others = [host.name for host in hosts.hosts if host.name not in names]
-            progress(
-                f"Warning: Ray was not ended on all hosts: {one_line(error.why or error.what)}"
-            )
-            if others and isinstance(error, UnreachableError):
-                progress(f"Not instances, so look at them: {', '.join(others)}.")
+    left = await _end_ray(store, state, progress)
     removed = await instances.end(api, store, state, timeout_s, progress)
+    if left is not None:
+        raise left
     store.remove()
     return removed
+
+
+async def _end_ray(store: Store, state: State, progress: Progress) -> NotRemovedError | None:
+    """What is left on hosts on-premises; an instance ends with everything on it."""
+    hosts = _written(store)
+    if hosts is None:
+        return None
+    alive = {node.host for node in state.alive}
+    ended = {node.host for node in state.nodes} - alive
+    if hosts.head.name in ended:
+        return None
+    try:
+        await lifecycle.down(hosts, ended)
+    except CockpitError as error:
+        names = tuple(host.name for host in hosts.hosts if host.name not in ended)
+        failed = error.hosts if isinstance(error, NotRemovedError) else names
+        own = tuple(name for name in failed if name not in alive)
+        why = one_line(error.why or error.what)
+        progress(f"Warning: Ray was not ended on all hosts: {why}")
+        if own:
+            return NotRemovedError(
+                f"The instances have ended, but cluster {state.cluster} is not removed from "
+                f"{', '.join(own)}.",
+                why,
+                f"Try again when they are reached: cockpit down --on lambda {state.description}",
+                own,
+            )
+    return None
 
 
 def hosts_file(cluster: str) -> Path:
@@ -127,13 +140,3 @@ def _address(host: str, given: str | None) -> str:
             f"The API's list has {one_line(given or 'none', 60)!r}.",
             "Try again in a minute.",
         ) from None
-
-
-async def _is_up(hosts: Hosts) -> bool:
-    """Whether the cluster is recorded on its head, and its operator runs."""
-    fleet = Fleet(hosts)
-    try:
-        state = await fleet.state(hosts.head)
-        return state.cluster is not None and state.operator
-    finally:
-        await fleet.aclose()

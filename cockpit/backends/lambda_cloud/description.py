@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from cockpit.backends.lambda_cloud import state
+from cockpit.backends.lambda_cloud.limits import Spending
 from cockpit.backends.ssh import description
 from cockpit.backends.ssh.description import HEAD_GROUP, Hosts
 from cockpit.config.toml_reader import Reader
@@ -48,20 +49,6 @@ class Wanted(Struct, frozen=True):
     type: str
     max_cents: int | None = None
     """The highest price of an hour."""
-
-
-class Spending(Struct, frozen=True):
-    """Limits in US cents; `None`: no limit."""
-
-    max_per_hour: int | None = None
-    max_total: int | None = None
-    """Of all instances that this cluster ever had, since its first `up`."""
-    confirm_above: int = 0
-    """Per hour: `up` asks above it."""
-    idle_s: float | None = None
-    """Without a job for so long, the cluster counts as idle."""
-    ends_idle: bool = False
-    """Terminate the instances of an idle cluster; else only report it."""
 
 
 class Cloud(Struct, frozen=True):

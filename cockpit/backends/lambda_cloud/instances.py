@@ -56,8 +56,7 @@ async def make(
     api: Api, cloud: Cloud, planned: Plan, store: Store, timeout_s: float, progress: Progress
 ) -> dict[str, Instance]:
     """Launch what is missing, and wait until all are active. Returns the instances by host."""
-    state = store.state or State(cloud.cluster, cloud.path, planned.region)
-    store.changed(replace(state, region=planned.region, file_system=cloud.file_system))
+    record(cloud, planned, store)
     key, ruleset = await _key(api, planned, store), await _ruleset(api, cloud, store)
     launcher = _Launcher(api, cloud, store, key, ruleset, progress)
     deadline, shown = time.monotonic() + timeout_s, ""
@@ -83,6 +82,22 @@ async def make(
             progress(line)
             shown = line
         await asyncio.sleep(api.pace.poll_s)
+
+
+def record(cloud: Cloud, planned: Plan, store: Store) -> None:
+    """Record the cluster, before anything of it costs money."""
+    state = store.state or State(
+        cloud.cluster, cloud.path, planned.region, idle_since_s=time.time()
+    )
+    store.changed(
+        replace(
+            state,
+            region=planned.region,
+            file_system=cloud.file_system,
+            spending=cloud.spending,
+            api_key_file=cloud.api_key_file,
+        )
+    )
 
 
 class _Launcher:

@@ -1,7 +1,9 @@
 """The spending guard: a process on this host that ends a cluster at its limits.
 
 `python -m cockpit.backends.lambda_cloud.spending CLUSTER`; `up` starts it if the description has a
-total limit or an idle time, and it ends with the record of the cluster.
+total limit or an idle time, before it launches anything, and it ends with the record of the
+cluster. It reads the limits from the description at each check. While that cannot be read, the
+limits of the record apply.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
+from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
 
@@ -19,7 +23,8 @@ from msgspec.structs import replace
 
 from cockpit.backends.lambda_cloud import cluster, description
 from cockpit.backends.lambda_cloud.api import Api, settings
-from cockpit.backends.lambda_cloud.description import Cloud, Spending
+from cockpit.backends.lambda_cloud.description import Cloud
+from cockpit.backends.lambda_cloud.limits import Spending
 from cockpit.backends.lambda_cloud.plan import money
 from cockpit.backends.lambda_cloud.state import State, folder, load, locked
 from cockpit.backends.local.pods.process import ProcessId, identify, is_alive, kill
@@ -86,10 +91,12 @@ def runs(name: str) -> bool:
     return found is not None and is_alive(found)
 
 
-def stop(place: Path) -> None:
-    found = _process(place)
-    if found is not None and found.pid != os.getpid():
-        kill(found, signal.SIGTERM)
+def process_of(name: str) -> ProcessId | None:
+    return _process(folder(name))
+
+
+def stop(guard: ProcessId) -> None:
+    kill(guard, signal.SIGTERM)
 
 
 def _process(place: Path) -> ProcessId | None:
@@ -101,32 +108,40 @@ def _process(place: Path) -> ProcessId | None:
 
 
 async def watch(name: str) -> None:
-    """Until the record is removed. A failure is logged, and the next check repeats it."""
-    while (state := load(name)) is not None:
+    """Until the record is removed. A failure is logged, and the next check repeats it.
+
+    That is any failure: without a guard, the cluster would cost money without a limit.
+    """
+    while True:
         try:
-            if await _checked(name, state):
+            state = load(name)
+            if state is None or await _checked(name, state):
                 return
         except CockpitError as error:
             log(f"{error.what} {error.why}")
+        except Exception:  # noqa: BLE001 - logged; the next check repeats it
+            log(traceback.format_exc())
         await asyncio.sleep(CHECK_S)
 
 
 async def _checked(name: str, state: State) -> bool:
     """One check; returns whether the cluster was ended."""
-    cloud = description.read(state.description)
-    busy = await _busy(name)
+    limits, key_file = _described(state)
+    busy = await _busy(name) if limits.idle_s is not None else None
     with locked(name, LOCK_S) as store:
         if store.state is None:
             return True
-        changed, act = decided(store.state, cloud.spending, time.time(), busy)
-        if changed != store.state:
-            store.changed(changed)
-        if act is Act.REPORT and changed.notice != state.notice:
-            log(f"Cluster {name}: {changed.notice}.")
+        newest = replace(store.state, spending=limits, api_key_file=key_file)
+        changed, act = decided(newest, limits, time.time(), busy)
         if act is not Act.END:
+            if changed != store.state:
+                store.changed(changed)
+            if act is Act.REPORT and changed.notice != state.notice:
+                log(f"Cluster {name}: {changed.notice}.")
             return False
+        # Not recorded first: a full disk must not prevent the end.
         log(f"Ending cluster {name}: {changed.notice}.")
-        api = Api(settings(cloud.api_key_file))
+        api = Api(settings(key_file))
         try:
             removed = await cluster.down(api, store, END_S, log)
         finally:
@@ -136,9 +151,22 @@ async def _checked(name: str, state: State) -> bool:
     return True
 
 
+def _described(state: State) -> tuple[Spending, str]:
+    """The limits and the file of the API key: the description's, or those of the last check."""
+    try:
+        cloud = description.read(state.description)
+    except CockpitError as error:
+        log(f"{error.what} The limits of the last check apply.")
+        return state.spending, state.api_key_file
+    return cloud.spending, cloud.api_key_file
+
+
 async def _busy(name: str) -> bool | None:
     """Whether a job runs or waits; `None`: the dashboard did not answer."""
-    backend = SshBackend(read(str(cluster.hosts_file(name))))
+    try:
+        backend = SshBackend(read(str(cluster.hosts_file(name))))
+    except CockpitError:  # Ray was never started: `up` has failed, or was killed
+        return None
     try:
         async with Dashboard(await backend.dashboard()) as dashboard:
             return any(not job.status.is_over for job in await dashboard.jobs())
@@ -150,7 +178,8 @@ async def _busy(name: str) -> bool | None:
 
 
 def log(line: str) -> None:
-    print(time.strftime("%Y-%m-%d %H:%M:%S"), line, flush=True)
+    with suppress(OSError):  # the log's disk is full: the guard continues
+        print(time.strftime("%Y-%m-%d %H:%M:%S"), line, flush=True)
 
 
 if __name__ == "__main__":

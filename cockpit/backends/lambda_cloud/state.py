@@ -24,6 +24,7 @@ from pathlib import Path
 from msgspec import Struct, field, json
 from msgspec.structs import replace
 
+from cockpit.backends.lambda_cloud.limits import Spending
 from cockpit.config import paths
 from cockpit.model.error import CockpitError
 
@@ -73,6 +74,10 @@ class State(Struct, frozen=True):
     ruleset: str = ""
     """The name of the firewall ruleset, if there is one."""
     file_system: str = ""
+    spending: Spending = Spending()
+    """The description's, for the spending guard while the file cannot be read."""
+    api_key_file: str = ""
+    """Also the description's; the path alone."""
     idle_since_s: float | None = None
     notice: str = ""
     """Of the spending guard."""

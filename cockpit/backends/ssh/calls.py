@@ -48,6 +48,8 @@ def agent_text() -> str:
 def _program() -> str:
     packed = base64.b64encode(zlib.compress(agent_text().encode(), 9)).decode()
     return (
+        "import sys;sys.version_info>=(3,9) or sys.exit('Python %d.%d is too old for cockpit and "
+        "Ray: 3.10 or newer is needed'%sys.version_info[:2]);"
         f"import base64,zlib;TEXT=zlib.decompress(base64.b64decode('{packed}')).decode();"
         "exec(compile(TEXT,'agent','exec'))"
     )

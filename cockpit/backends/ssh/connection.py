@@ -201,6 +201,12 @@ class Connection:
                 "cockpit connects to hosts with OpenSSH.",
                 "Install it, for example: apt install openssh-client",
             ) from error
+        except OSError as error:  # no process or no file descriptor is left: tried again later
+            raise UnreachableError(
+                f"The program ssh for host {self.host.name} could not be started.",
+                error.strerror or str(error),
+                "See the limits of this host: ulimit -n, ulimit -u.",
+            ) from error
 
     def _failed(self, errors: bytes) -> CockpitError:
         name, text = self.host.name, errors.decode(errors="replace")

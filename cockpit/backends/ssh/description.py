@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 from cockpit.config.toml_reader import Reader
 from cockpit.model.error import UsageError
@@ -55,6 +56,11 @@ class Host(Struct, frozen=True):
     def is_head(self) -> bool:
         return self.group == HEAD_GROUP
 
+    @property
+    def fingerprint(self) -> str:
+        """Differs after a change of the description of the host."""
+        return hashlib.sha256(json.encode(self)).hexdigest()[:12]
+
 
 class Hosts(Struct, frozen=True):
     """The description: a head and its workers."""
@@ -71,6 +77,9 @@ class Hosts(Struct, frozen=True):
     @property
     def head(self) -> Host:
         return next(host for host in self.hosts if host.is_head)
+
+    def named(self, name: str) -> Host:
+        return next(host for host in self.hosts if host.name == name)
 
     def of_group(self, group: str) -> tuple[Host, ...]:
         return tuple(host for host in self.hosts if host.group == group)

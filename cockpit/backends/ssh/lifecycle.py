@@ -5,49 +5,40 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from cockpit.backends.local.pods.pod_logs import last_line
 from cockpit.backends.local.pods.process import ProcessId, identify, kill
 from cockpit.backends.local.spec import GroupSpec
+from cockpit.backends.ssh import host_check
 from cockpit.backends.ssh.backend import SshBackend
 from cockpit.backends.ssh.description import Host, Hosts
 from cockpit.backends.ssh.fleet import Fleet
-from cockpit.backends.ssh.state import ClusterRecord
+from cockpit.backends.ssh.host_check import Checked
+from cockpit.backends.ssh.state import ClusterRecord, HostState
+from cockpit.backends.ssh.watch import NO_OPERATOR
 from cockpit.config import paths
 from cockpit.format import in_seconds, plural
 from cockpit.model.cluster import ClusterHealth, Resources
-from cockpit.model.error import CockpitError, UnreachableError
-from cockpit.model.event import ClusterSeen
+from cockpit.model.error import CockpitError, UnreachableError, UsageError
+from cockpit.model.event import ClusterSeen, GroupsListed
 from cockpit.model.text import one_line
+from cockpit.sources.polling.pause import pause
 
-SKEW_S = 5.0
-"""Clocks that differ by more make the phases of a recovery wrong."""
 RETIRE_S = 15.0
+OPERATOR_S = 0.5
+"""Between two checks whether an operator has ended."""
+AGAIN = "Run the command again."
 Progress = Callable[[str], None]
-
-
-class Checked(Struct, frozen=True):
-    """What a host answered before anything is started."""
-
-    python: str
-    ray: str
-    at_s: float
-    pods: tuple[str, ...]
-    others: tuple[str, ...]
-    cluster: str
-    """The UID of the cluster whose record it has."""
-    address: str
-    """Why Ray cannot listen at its address; empty: it can."""
-    gpus: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
 
 
 class Removed(Struct, frozen=True):
@@ -56,119 +47,130 @@ class Removed(Struct, frozen=True):
     hosts: int
 
 
-async def check(hosts: Hosts, fleet: Fleet, progress: Progress) -> dict[str, Checked]:
-    """By host; raises CockpitError that names each host on which no cluster can be started."""
+class NotRemovedError(UnreachableError):
+    """`hosts`: the names of those that may have processes or files of the cluster."""
 
-    async def one(host: Host) -> Checked:
-        began = time.time()
-        agent = await fleet.agent(host)
-        raw = await agent.ask("facts", {"address": host.address})
-        found = convert(raw, Checked)
-        skew_s = found.at_s - (began + time.time()) / 2
-        if abs(skew_s) > SKEW_S + (time.time() - began) / 2:
-            progress(
-                f"Warning: the clock of host {host.name} differs by {in_seconds(abs(skew_s), 0)}: "
-                "the phases of a recovery will be wrong. Run NTP on it."
-            )
-        return found
-
-    answers = await asyncio.gather(*map(one, hosts.hosts), return_exceptions=True)
-    checked: dict[str, Checked] = {}
-    wrong: dict[str, BaseException | str] = {}
-    for host, answer in zip(hosts.hosts, answers, strict=True):
-        if isinstance(answer, Checked):
-            checked[host.name] = answer
-            if why := _unfit(host, answer):
-                wrong[host.name] = why
-        elif isinstance(answer, CockpitError):
-            wrong[host.name] = answer
-        elif isinstance(answer, BaseException):
-            raise answer
-    versions = {host.ray for host in checked.values()}
-    if not wrong and len(versions) > 1:
-        named = ", ".join(f"{name} has {found.ray}" for name, found in checked.items())
-        raise CockpitError(
-            "The hosts have different versions of Ray.",
-            one_line(named),
-            "Install the same version on all of them.",
-        )
-    if len(wrong) == 1 and isinstance(error := next(iter(wrong.values())), CockpitError):
-        raise error
-    if wrong:
-        reasons = "; ".join(
-            f"{name}: {one_line(error.what if isinstance(error, CockpitError) else str(error))}"
-            for name, error in wrong.items()
-        )
-        raise CockpitError(
-            f"{len(wrong)} of {plural(len(hosts.hosts), 'host')} cannot be used.",
-            reasons,
-            f"Fix them, or remove them from {hosts.path}.",
-        )
-    return checked
-
-
-def _unfit(host: Host, found: Checked) -> str:
-    if not found.ray:
-        return f"{host.python} has no Ray; install it there, or set python or venv"
-    if found.address:
-        return f"Ray cannot listen at {host.address}: {one_line(found.address)}"
-    if found.others:
-        return f"pod {one_line(found.others[0])} of another cluster runs at {host.address}"
-    if (host.gpus or 0) > len(found.gpus):
-        return f"it has {len(found.gpus)} GPUs by nvidia-smi, and {host.gpus:g} are asked for"
-    return ""
+    def __init__(self, what: str, why: str, todo: str, hosts: tuple[str, ...]) -> None:
+        super().__init__(what, why, todo)
+        self.hosts = hosts
 
 
 async def up(hosts: Hosts, recovery: str, timeout_s: float, progress: Progress) -> None:
     """Start the head and the workers; returns when all of them are alive in Ray.
 
-    A cluster whose operator has ended gets a new one. After a failure, a new cluster is taken
-    down again.
+    Can be repeated: of a cluster that exists it starts what is missing. If the file of the hosts
+    has changed, the operator is started again. After a failure, a new cluster is deleted.
     """
     fleet = Fleet(hosts)
     try:
-        checked = await check(hosts, fleet, progress)
-        state = await fleet.state(hosts.head)
-        if state.cluster is not None and state.operator:
-            raise CockpitError(
-                f"Cluster {hosts.cluster} is already up on these hosts.",
-                "Its operator runs.",
-                f"Open it with: cockpit --hosts {hosts.path}; remove it with: "
-                f"cockpit down --on hosts {hosts.path}",
-            )
-        is_new = state.cluster is None
-        if is_new:
-            left = [pod for found in checked.values() for pod in found.pods]
-            if left:
-                raise CockpitError(
-                    f"Pods of an earlier cluster {hosts.cluster} are left.",
-                    f"Left: {one_line(', '.join(left))}.",
-                    f"Remove them: cockpit down --on hosts {hosts.path}",
-                )
-            agent = await fleet.agent(hosts.head)
-            record = {"cluster": to_builtins(_record(hosts, recovery))}
-            await agent.ask("init", record, secret=secrets.token_hex(32))
-            progress(f"Ray {checked[hosts.head.name].ray} on {plural(len(hosts.hosts), 'host')}.")
+        there = await _existing(fleet)
+        is_new = there.cluster is None
+        checked = await host_check.require(hosts, fleet, progress, head_alone=not is_new)
+        if there.cluster is None:
+            await _create(hosts, fleet, checked, recovery, progress)
+        else:
+            progress(f"Cluster {hosts.cluster} exists: waiting until its pods are ready.")
+            there = await _updated(hosts, fleet, there.cluster, there.operator, progress)
     finally:
         await fleet.aclose()
     try:
-        operator = _start_operator(hosts)
-        await _wait(hosts, operator, timeout_s, progress)
+        operator = None if there.operator else _start_operator(hosts)
+        await _wait(hosts, operator, len(checked) == len(hosts.hosts), timeout_s, progress)
     except BaseException:
         if is_new:
-            progress("Taking down what was started.")
-            await down(hosts)
+            progress("Deleting what was started.")
+            try:
+                await down(hosts)
+            except CockpitError as error:  # the first error is the cause
+                progress(f"Warning: {error.what} {error.why} {error.todo}")
         raise
 
 
-def _record(hosts: Hosts, recovery: str) -> ClusterRecord:
-    groups = []
+async def _existing(fleet: Fleet) -> HostState:
+    """The state of the head's host; without a cluster if it cannot be reached, which the check of
+    all hosts reports.
+    """
+    try:
+        return await fleet.state(fleet.hosts.head)
+    except CockpitError:
+        return HostState()
+
+
+async def _create(
+    hosts: Hosts, fleet: Fleet, checked: dict[str, Checked], recovery: str, progress: Progress
+) -> None:
+    left = [pod for found in checked.values() for pod in found.pods]
+    if left:
+        raise CockpitError(
+            f"Pods of an earlier cluster {hosts.cluster} are left.",
+            f"Left: {one_line(', '.join(left))}.",
+            f"Remove them: cockpit down --on hosts {hosts.path}",
+        )
+    record = with_hosts(
+        ClusterRecord(hosts.cluster, secrets.token_hex(8), time.time(), (), recovery), hosts
+    )
+    agent = await fleet.agent(hosts.head)
+    await agent.ask("init", {"cluster": to_builtins(record)}, secret=secrets.token_hex(32))
+    progress(f"Ray {checked[hosts.head.name].ray} on {plural(len(hosts.hosts), 'host')}.")
+
+
+async def _updated(
+    hosts: Hosts, fleet: Fleet, found: ClusterRecord, operator: bool, progress: Progress
+) -> HostState:
+    """Record the hosts of the file, after the operator that has read an earlier file has ended."""
+    require_all_described(hosts, found)
+    wanted = with_hosts(found, hosts)
+    if wanted == found:
+        return HostState(cluster=found, operator=operator)
+    if operator:
+        progress(f"{hosts.path} has changed: the operator is started again.")
+        if not end_operator(hosts):
+            raise CockpitError(
+                f"{hosts.path} has changed since cluster {hosts.cluster} was started.",
+                "Its operator runs on another computer, and has read the earlier file.",
+                "Run cockpit up there with the changed file.",
+            )
+        async with asyncio.timeout(RETIRE_S):
+            while (await fleet.state(hosts.head)).operator:
+                await pause(OPERATOR_S)
+    agent = await fleet.agent(hosts.head)
+    request = {"revision": found.revision, "cluster": to_builtins(wanted)}
+    if (await agent.ask("change", request)).get("conflict"):
+        raise CockpitError(f"Cluster {hosts.cluster} was changed at the same time.", "", AGAIN)
+    return HostState(cluster=wanted)
+
+
+def with_hosts(record: ClusterRecord, hosts: Hosts) -> ClusterRecord:
+    """With the worker groups and hosts of the file; an existing group keeps its size."""
+    groups = {group.name: group for group in record.groups}
     for name, replicas in hosts.replicas.items():
         here = hosts.of_group(name)
         resources = Resources(cpus=here[0].cpus or 0.0, gpus=here[0].gpus or 0.0)
-        groups.append(GroupSpec(name, replicas, 0, len(here), resources))
-    uid = secrets.token_hex(8)
-    return ClusterRecord(hosts.cluster, uid, time.time(), tuple(groups), recovery)
+        known = groups.get(name) or GroupSpec(name, replicas, 0, len(here), resources)
+        groups[name] = replace(known, max=len(here)) if _is_changed(record, hosts) else known
+    return replace(
+        record,
+        groups=tuple(groups.values()),
+        hosts={host.name: host.fingerprint for host in hosts.hosts},
+        revision=record.revision + _is_changed(record, hosts),
+    )
+
+
+def _is_changed(record: ClusterRecord, hosts: Hosts) -> bool:
+    return bool(record.groups) and record.hosts != {h.name: h.fingerprint for h in hosts.hosts}
+
+
+def require_all_described(hosts: Hosts, record: ClusterRecord) -> None:
+    """Raises UsageError for hosts that the cluster has and the file has not: nothing would end
+    their pods.
+    """
+    known = {host.name for host in hosts.hosts}
+    if missing := [name for name in record.hosts if name not in known]:
+        raise UsageError(
+            f"{hosts.path} no longer describes {', '.join(map(one_line, missing))}.",
+            f"Cluster {hosts.cluster} was started with these hosts, and may have pods there.",
+            f"Add them again, and delete the cluster first: cockpit down --on hosts {hosts.path}",
+        )
 
 
 def _start_operator(hosts: Hosts) -> subprocess.Popen[bytes]:
@@ -197,24 +199,36 @@ def operator_log(hosts: Hosts) -> Path:
 
 
 async def _wait(
-    hosts: Hosts, operator: subprocess.Popen[bytes], timeout_s: float, progress: Progress
+    hosts: Hosts,
+    operator: subprocess.Popen[bytes] | None,
+    all_usable: bool,
+    timeout_s: float,
+    progress: Progress,
 ) -> None:
+    """Until every group has its pods; with hosts that cannot be used, on the others."""
     backend, shown = SshBackend(hosts), ""
+    health, full = ClusterHealth.UNKNOWN, False
     try:
         async with asyncio.timeout(timeout_s):
             async for event in backend.watch():
-                if operator.poll() is not None:
+                if operator is not None and operator.poll() is not None:
                     raise CockpitError(
                         f"The operator of cluster {hosts.cluster} has ended.",
                         last_line(operator_log(hosts)),
+                        f"Its log is {operator_log(hosts)}.",
                     )
-                if not isinstance(event, ClusterSeen):
-                    continue
-                if event.health is ClusterHealth.READY:
+                if isinstance(event, GroupsListed):
+                    full = all(group.ready >= group.desired for group in event.groups)
+                elif isinstance(event, ClusterSeen):
+                    health = event.health
+                    if health is ClusterHealth.READY:
+                        return
+                    if event.message != shown:
+                        shown = event.message
+                        progress(f"Waiting: {shown}")
+                kept = health is ClusterHealth.DEGRADED and shown != NO_OPERATOR
+                if full and kept and not all_usable:
                     return
-                if event.message != shown:
-                    shown = event.message
-                    progress(f"Waiting: {shown}")
     except TimeoutError:
         raise CockpitError(
             f"Cluster {hosts.cluster} is not ready after {in_seconds(timeout_s, 0)}.",
@@ -225,22 +239,27 @@ async def _wait(
         await backend.aclose()
 
 
-async def down(hosts: Hosts) -> Removed:
+async def down(hosts: Hosts, vanished: Collection[str] = ()) -> Removed:
     """End every process of the cluster on its hosts, and remove their files.
 
-    Raises UnreachableError that names hosts which were not reached, after the others are done, and
-    CockpitError if a process or file is left.
+    Raises NotRemovedError that names the hosts which were not reached or still have a process or a
+    file, after the others are done. Raises UsageError, and changes nothing, if the file does not
+    describe all hosts of the cluster. `vanished`: the names of hosts that no longer exist.
     """
     fleet = Fleet(hosts)
+    there = [host for host in hosts.hosts if host.name not in vanished]
     try:
         failed: dict[str, CockpitError] = {}
         uid = ""
         try:
             state = await fleet.state(hosts.head)
-            uid = state.cluster.uid if state.cluster is not None else ""
-            if uid:
+            if state.cluster is not None:
+                require_all_described(hosts, state.cluster)
+                uid = state.cluster.uid
                 head = await fleet.agent(hosts.head)
                 await head.ask("retire", {"wait_s": RETIRE_S})
+        except UsageError:
+            raise
         except CockpitError as error:
             failed[hosts.head.name] = error
         end_operator(hosts)
@@ -249,11 +268,11 @@ async def down(hosts: Hosts) -> Removed:
             agent = await fleet.agent(host)
             return await agent.ask("remove", {"cluster": uid})
 
-        answers = await asyncio.gather(*map(one, hosts.hosts), return_exceptions=True)
+        answers = await asyncio.gather(*map(one, there), return_exceptions=True)
     finally:
         await fleet.aclose()
     ended = 0
-    for host, answer in zip(hosts.hosts, answers, strict=True):
+    for host, answer in zip(there, answers, strict=True):
         if isinstance(answer, CockpitError):
             failed[host.name] = answer
         elif isinstance(answer, BaseException):
@@ -261,31 +280,32 @@ async def down(hosts: Hosts) -> Removed:
         else:
             ended += answer["ended"]
             if answer["left"] or answer["files"]:
-                failed[host.name] = CockpitError(f"{answer['left']} processes do not end")
+                left = plural(answer["left"], "process").replace("processs", "processes")
+                failed[host.name] = CockpitError(f"{left} and its files are left.")
     if failed:
-        raise UnreachableError(
+        raise NotRemovedError(
             f"Cluster {hosts.cluster} is not removed from {', '.join(failed)}.",
             one_line("; ".join(f"{name}: {error.what}" for name, error in failed.items())),
             f"Try again when they are reached: cockpit down --on hosts {hosts.path}",
+            tuple(failed),
         )
     log = operator_log(hosts)
     log.unlink(missing_ok=True)
-    return Removed(ended, len(hosts.hosts))
+    return Removed(ended, len(there))
 
 
-def end_operator(hosts: Hosts) -> None:
-    """The one that was started from here. It ended by itself when the record was removed, unless
-    the head's host cannot be reached.
+def end_operator(hosts: Hosts) -> bool:
+    """End the one that was started from here; returns whether it ran. After the record is removed,
+    it also ends without this, unless the head's host cannot be reached.
     """
-    import signal
-
     file = operator_log(hosts).with_suffix(".pid")
     try:
         pid, ticks = file.read_text().split()
-        kill(ProcessId(int(pid), int(ticks)), signal.SIGTERM)
+        ran = kill(ProcessId(int(pid), int(ticks)), signal.SIGTERM)
     except (OSError, ValueError):
-        return
+        return False
     file.unlink()
+    return ran
 
 
 def described(hosts: Hosts) -> str:

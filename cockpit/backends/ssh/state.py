@@ -29,6 +29,9 @@ class ClusterRecord(Struct, frozen=True):
     ports: tuple[int, int, int] = (0, 0, 0)
     """Of the GCS, the dashboard and Ray's client server."""
     revision: int = 0
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    """By name, the hash of what its operator and `down` read about the host; empty for a cluster
+    of an earlier version of cockpit."""
 
     def group(self, name: str) -> GroupSpec:
         """Raises UsageError for a group that the cluster does not have."""

@@ -9,7 +9,16 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from cockpit.actions import audit
-from cockpit.backends.lambda_cloud import cluster, description, plan, ray_up, setup, spending, state
+from cockpit.backends.lambda_cloud import (
+    cluster,
+    description,
+    instances,
+    plan,
+    ray_up,
+    setup,
+    spending,
+    state,
+)
 from cockpit.backends.lambda_cloud.api import Api, settings
 from cockpit.backends.lambda_cloud.description import Cloud
 from cockpit.backends.lambda_cloud.instances import Removed
@@ -72,6 +81,8 @@ def start(args: argparse.Namespace) -> int:
                 f"Now: {newest.region}, {money(newest.cents_per_hour)} an hour.",
                 "Run the command again.",
             )
+        instances.record(cloud, newest, store)
+        spending.start(cloud)
         await cluster.up(api, cloud, newest, store, FAST.name, args.timeout, log)
 
     try:
@@ -81,7 +92,6 @@ def start(args: argparse.Namespace) -> int:
         audit.record("up", ref, cloud.cluster, after=what, error=one_line(str(error)) or "ended")
         raise
     audit.record("up", ref, cloud.cluster, after=what)
-    spending.start(cloud)
     log(
         f"Cluster {cloud.cluster} is up, for {money(planned.cents_per_hour)} an hour. "
         f"Open it with: cockpit --hosts {cloud.path}"
@@ -110,12 +120,14 @@ def stop(args: argparse.Namespace) -> int:
     if not confirm.confirmed(args, lines, ref, destroys=True):
         return confirm.not_confirmed(args)
     audit.require_writable()
-    spending.stop(state.folder(cloud.cluster))
+    guard = spending.process_of(cloud.cluster)
 
     async def remove(api: Api, store: Store) -> Removed:
         return await cluster.down(api, store, args.timeout, log)
 
     removed = _changed(cloud, remove)
+    if guard is not None:  # not before: if this command fails, the limits still apply
+        spending.stop(guard)
     audit.record("down", ref, cloud.cluster, before=f"{removed.instances} instances")
     ended = [plural(removed.instances, "instance"), *removed.others]
     log(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from cockpit.actions import audit
-from cockpit.backends.lambda_cloud import api, setup, state
+from cockpit.backends.lambda_cloud import api, setup, spending, state
 from cockpit.backends.lambda_cloud.api import Pace
 from cockpit.cli.main import main
 from tests.backends.lambda_cloud.conftest import described_in
-from tests.lambda_cloud import KEY, LambdaCloud
+from tests.lambda_cloud import KEY, LambdaCloud, Refused
 from tests.local_cluster import separate_state
 from tests.ssh_cluster import stand_in_python
+from tests.sshd import hosts
 
 WITHIN = ("--timeout", "90")
 TEXT = """
@@ -67,6 +69,24 @@ def file(key: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Lamb
                 main(["down", "--on", "lambda", path, "--yes"])
     finally:
         shutil.rmtree(folder)
+
+
+def test_guard_runs_while_instances_cost_money_also_if_up_or_down_fails(
+    file: tuple[str, LambdaCloud], capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, account = file
+    text = Path(path).read_text()
+    name = text.split('"')[1]
+    Path(path).write_text(re.sub('python = ".*"', 'python = "/no/python"', text))
+    assert main(["up", "--on", "lambda", path, *WITHIN]) == 1
+    assert "3 of 3 hosts cannot be used" in capfd.readouterr().err
+    assert (len(account.alive), spending.runs(name)) == (3, True)
+    failed = Refused(500, "global/internal-error", "It failed.")
+    account.faults.append(("POST instance-operations/terminate", failed))
+    assert main(["down", "--on", "lambda", path, "--yes"]) == 3
+    assert (len(account.alive), spending.runs(name)) == (3, True)
+    assert main(["down", "--on", "lambda", path, "--yes"]) == 0
+    assert (account.alive, spending.runs(name)) == ([], False)
 
 
 def test_cluster_from_the_plan_to_its_end(
@@ -123,3 +143,38 @@ def test_cluster_from_the_plan_to_its_end(
     assert main(["down", "--on", "lambda", path, "--yes"]) == 3
     for text in (said, audit.path().read_text()):
         assert KEY not in text
+
+
+@pytest.mark.slow
+def test_hybrid_cluster_keeps_its_record_until_the_head_on_premises_is_clean(
+    file: tuple[str, LambdaCloud], capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, account = file
+    text = Path(path).read_text()
+    name = text.split('"')[1]
+    (python,) = re.findall('python = "(.*)"', text)
+    with hosts() as (head,):
+        table = f'[[host]]\nname = "head"\naddress = "{head.address}"\nport = {head.port}\n'
+        table += f'python = "{python}"\nhead = true\n'
+        of_the_head = '[[instances]]\nhead = true\ntype = "cpu_4x_general"\n'
+        assert of_the_head in text
+        text = f'ssh_config = "{head.config}"\n{text.replace(of_the_head, table)}'
+        Path(path).write_text(text)
+        assert main(["up", "--on", "lambda", path, *WITHIN]) == 0
+        assert len(account.alive) == 2
+        assert main(["pods", "--hosts", path, "-o", "json"]) == 0
+        pods = json.loads(capfd.readouterr().out)
+        assert sorted((pod["group"], pod["ip"] == head.address) for pod in pods) == [
+            ("gpu", False),
+            ("headgroup", True),
+        ]
+        head.stop()
+        assert main(["down", "--on", "lambda", path, "--yes"]) == 3
+        failure = capfd.readouterr().err
+        assert "The instances have ended, but" in failure
+        assert "not removed from head" in failure
+        assert account.alive == []
+        assert state.load(name) is not None
+        head.start()
+        assert main(["down", "--on", "lambda", path, "--yes"]) == 0
+        assert state.load(name) is None

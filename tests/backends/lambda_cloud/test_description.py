@@ -8,13 +8,13 @@ import pytest
 
 from cockpit.backends.lambda_cloud.description import (
     Placed,
-    Spending,
     Wanted,
     hosts,
     hosts_of,
     parse,
     read,
 )
+from cockpit.backends.lambda_cloud.limits import Spending
 from cockpit.backends.ssh.description import HEAD_GROUP
 from cockpit.model.error import UnreachableError, UsageError
 from tests.backends.lambda_cloud.conftest import TEXT

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from cockpit.backends.lambda_cloud import spending, state
-from cockpit.backends.lambda_cloud.description import Cloud, Spending
+from cockpit.backends.lambda_cloud import description, spending, state
+from cockpit.backends.lambda_cloud.description import Cloud
+from cockpit.backends.lambda_cloud.limits import Spending
 from cockpit.backends.lambda_cloud.spending import Act, decided
 from cockpit.backends.lambda_cloud.state import Node, State
 from cockpit.cli.main import main
+from cockpit.config import paths
 from tests.backends.lambda_cloud.test_instances import make
 from tests.lambda_cloud import LambdaCloud
 
@@ -82,6 +85,58 @@ def test_guard_ends_a_cluster_at_its_total_and_up_reports_it(
     )
     assert main(["status", "--on", "lambda", described.path]) == 0
     assert "Ended by the spending guard: it has cost $0.00" in capsys.readouterr().err
+
+
+def idle_cluster(described: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster whose `up` was killed before Ray was started, and a guard that does not pause."""
+    path = Path(described.path)
+    limits = 'idle_minutes = 0\nwhen_idle = "end"'
+    path.write_text(f"{path.read_text()}[spending]\n{limits}\n")
+    make(description.read(described.path))
+    monkeypatch.setattr(spending, "CHECK_S", 0.01)
+
+
+def test_guard_applies_the_limits_of_the_record_while_the_file_cannot_be_read(
+    lambda_cloud: LambdaCloud,
+    described: Cloud,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    idle_cluster(described, monkeypatch)
+    Path(described.path).write_text("[[instances")
+    asyncio.run(spending.watch("lab"))
+    assert lambda_cloud.alive == []
+    assert "The limits of the last check apply." in capsys.readouterr().out
+
+
+def test_cluster_on_which_ray_never_started_is_idle_since_its_launch(
+    lambda_cloud: LambdaCloud, described: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle_cluster(described, monkeypatch)
+    asyncio.run(spending.watch("lab"))
+    assert lambda_cloud.alive == []
+    assert state.load("lab") is None
+
+
+def test_guard_continues_after_a_failure_and_ends_a_cluster_on_a_full_disk(
+    lambda_cloud: LambdaCloud,
+    described: Cloud,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    idle_cluster(described, monkeypatch)
+    replace_file, failures = paths.replace_file, iter(range(3))
+
+    def full(path: Path, content: str | bytes, **flags: bool) -> None:
+        if next(failures, None) is not None:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        replace_file(path, content, **flags)
+
+    monkeypatch.setattr(paths, "replace_file", full)
+    asyncio.run(spending.watch("lab"))
+    assert lambda_cloud.alive == []
+    assert state.load("lab") is None
+    assert "No space left on device" in capsys.readouterr().out
 
 
 def test_guard_is_not_started_without_a_limit(described: Cloud) -> None:

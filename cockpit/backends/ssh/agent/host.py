@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
@@ -23,7 +24,15 @@ def facts(place: Place, request: dict[str, Any]) -> None:
     """What `up` checks before it starts anything."""
     answer = host_facts() | {"python": platform.python_version(), "ray": ray_version()}
     answer["at_s"] = time.time()
-    answer["pods"] = [record["pod"]["name"] for record in place.pods() if lives(record)]
+    living = [record for record in place.pods() if lives(record)]
+    answer["pods"] = [record["pod"]["name"] for record in living]
+    answer["open_ports"], answer["tokenless"] = [], []
+    for record in living:
+        pids = [one.id.pid for one in place.processes(record)]
+        answer["open_ports"] += ports_open_to_all(pids)
+        answer["tokenless"] += without_token(pids)
+    disk = shutil.disk_usage("/tmp")
+    answer["disk_bytes"], answer["disk_free_bytes"] = disk.total, disk.free
     cluster = place.cluster
     answer["cluster"] = cluster["uid"] if cluster else ""
     others = [Place(path.name[2:]) for path in place.root.parent.glob("h-*") if path != place.root]
@@ -40,6 +49,38 @@ def facts(place: Place, request: dict[str, Any]) -> None:
     except OSError as error:
         answer["address"] = error.strerror or str(error)
     put(answer)
+
+
+def ports_open_to_all(pids: list[int]) -> list[int]:
+    """The TCP ports on which these processes listen at all addresses (proc(5), /proc/net/tcp)."""
+    sockets = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended
+            for link in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    sockets.add(str(link.readlink()))
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            address, _, port = fields[1].rpartition(":")
+            listens = fields[3] == "0A" and set(address) == {"0"}
+            if listens and f"socket:[{fields[9]}]" in sockets:
+                ports.add(int(port, 16))
+    return sorted(ports)
+
+
+def without_token(pids: list[int]) -> list[str]:
+    """Processes of Ray that were started without its authentication."""
+    found = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            # One that has overwritten its environment with its title shows no variable.
+            ray = any(item.startswith(b"RAY_ADDRESS=") for item in environment)
+            if ray and b"RAY_AUTH_MODE=token" not in environment:
+                found.append(Path(f"/proc/{pid}/comm").read_text().strip())
+    return sorted(set(found))
 
 
 def ray_version() -> str:

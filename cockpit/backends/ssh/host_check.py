@@ -1,0 +1,185 @@
+"""What `up` and `doctor` check on each host before anything is started there."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct, convert
+
+from cockpit.backends.ssh.description import Host, Hosts
+from cockpit.backends.ssh.fleet import Fleet
+from cockpit.format import bytes_text, in_seconds, plural
+from cockpit.model.error import CockpitError, UnreachableError
+from cockpit.model.text import one_line
+
+SKEW_S = 5.0
+"""Clocks that differ by more make the phases of a recovery wrong."""
+LEAST_RAY = (2, 52)
+"""An older Ray has no token: anyone who reaches a port could run code on the hosts."""
+FREE_BYTES = 512 << 20
+"""In /tmp, for Ray's logs and what it spills."""
+FULL = 0.95
+"""Ray starts no task on a node whose disk is fuller (RAY_local_fs_capacity_threshold)."""
+_VERSION = re.compile(r"(\d+)\.(\d+)")
+
+
+class Checked(Struct, frozen=True):
+    """What a host answered."""
+
+    python: str
+    ray: str
+    at_s: float
+    pods: tuple[str, ...]
+    others: tuple[str, ...]
+    cluster: str
+    """The UID of the cluster whose record it has."""
+    address: str
+    """Why Ray cannot listen at its address; empty: it can."""
+    disk_bytes: int
+    disk_free_bytes: int
+    """Of the file system of /tmp."""
+    gpus: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    open_ports: tuple[int, ...] = ()
+    """On which the pod listens at all addresses."""
+    tokenless: tuple[str, ...] = ()
+    """Processes of the pod that require no token."""
+    skew_s: float = 0.0
+    """Its clock less this host's, as far as the time of the answer shows it; 0: within that."""
+
+
+Result = Checked | CockpitError
+Reason = CockpitError | str
+
+
+async def ask(hosts: Hosts, fleet: Fleet) -> dict[str, Result]:
+    """By host: what it answered, or why it did not."""
+
+    async def one(host: Host) -> Checked:
+        began = time.time()
+        agent = await fleet.agent(host)
+        raw = await agent.ask("facts", {"address": host.address})
+        try:
+            found = convert(raw, Checked)
+        except ValueError as error:
+            raise UnreachableError(
+                f"The answer of host {host.name} is not understood.", one_line(str(error))
+            ) from error
+        took_s = time.time() - began
+        skew_s = found.at_s - (began + took_s / 2)
+        fields = {name: getattr(found, name) for name in Checked.__struct_fields__}
+        return Checked(**fields | {"skew_s": skew_s if abs(skew_s) > took_s / 2 else 0.0})
+
+    answers = await asyncio.gather(*map(one, hosts.hosts), return_exceptions=True)
+    found: dict[str, Result] = {}
+    for host, answer in zip(hosts.hosts, answers, strict=True):
+        if isinstance(answer, BaseException) and not isinstance(answer, CockpitError):
+            raise answer
+        found[host.name] = answer
+    return found
+
+
+def unfit(host: Host, found: Checked) -> str:
+    """Why no pod can be started on the host, and what to do; empty: it can."""
+    version = _VERSION.match(found.ray)
+    if not found.ray:
+        return f"{host.python} has no Ray: install it there, or set python, venv or packages"
+    if version is None or (int(version[1]), int(version[2])) < LEAST_RAY:
+        least = ".".join(map(str, LEAST_RAY))
+        return f"it has Ray {one_line(found.ray, 40)}, which has no token: install {least} or newer"
+    if found.address:
+        return f"Ray cannot listen at {host.address}: {one_line(found.address)}"
+    if found.others:
+        return f"pod {one_line(found.others[0])} of another cluster runs at {host.address}"
+    used = 1 - found.disk_free_bytes / max(1, found.disk_bytes)
+    if found.disk_free_bytes < FREE_BYTES or used > FULL:
+        left, total = bytes_text(found.disk_free_bytes), bytes_text(found.disk_bytes)
+        return f"its /tmp has {left} left of {total}: Ray starts no task there; remove files"
+    if (host.gpus or 0) > len(found.gpus):
+        return f"it has {len(found.gpus)} GPUs by nvidia-smi, and {host.gpus:g} are asked for"
+    return ""
+
+
+def warnings(host: Host, found: Checked) -> Iterator[str]:
+    """What does not prevent a pod."""
+    if abs(found.skew_s) > SKEW_S:
+        yield (
+            f"the clock of host {host.name} differs by {in_seconds(abs(found.skew_s), 0)}: "
+            "the phases of a recovery will be wrong. Run NTP on it."
+        )
+    for problem in found.problems:
+        yield f"host {host.name}: {one_line(problem)}."
+
+
+def different_versions(checked: dict[str, Checked]) -> str:
+    """Which hosts have which versions, if Ray would refuse a node for it; else empty.
+
+    Ray refuses a node with another version of Ray or of Python, also a patch of Python
+    (`check_version_info`, Ray 2.60).
+    """
+    for what, versions in (
+        ("Ray", {name: found.ray for name, found in checked.items()}),
+        ("Python", {name: found.python for name, found in checked.items()}),
+    ):
+        if len(set(versions.values())) > 1:
+            by_version: dict[str, list[str]] = {}
+            for name, version in versions.items():
+                by_version.setdefault(version, []).append(name)
+            return "; ".join(
+                f"{what} {one_line(version, 40)}: {', '.join(names)}"
+                for version, names in sorted(by_version.items())
+            )
+    return ""
+
+
+async def require(
+    hosts: Hosts, fleet: Fleet, progress: Callable[[str], None], *, head_alone: bool = False
+) -> dict[str, Checked]:
+    """By host; raises CockpitError that names each host on which no pod can be started.
+
+    `head_alone`: the cluster is there, and others than the head's host are reported only.
+    """
+    checked: dict[str, Checked] = {}
+    wrong: dict[str, Reason] = {}
+    for name, answer in (await ask(hosts, fleet)).items():
+        host = hosts.named(name)
+        if isinstance(answer, CockpitError):
+            wrong[name] = answer
+            continue
+        checked[name] = answer
+        if reason := unfit(host, answer):
+            wrong[name] = reason
+        for warning in warnings(host, answer):
+            progress(f"Warning: {warning}")
+    if head_alone and hosts.head.name not in wrong:
+        for name, why in wrong.items():
+            progress(f"Warning: host {name} is not used: {_reason(why)}")
+        return {name: found for name, found in checked.items() if name not in wrong}
+    if wrong:
+        raise _refusal(hosts, wrong)
+    if versions := different_versions(checked):
+        raise CockpitError(
+            "The hosts have different versions of Ray or Python.",
+            versions,
+            "Install the same versions on all of them, for example with packages in the file.",
+        )
+    return checked
+
+
+def _refusal(hosts: Hosts, wrong: dict[str, Reason]) -> CockpitError:
+    if len(wrong) == 1 and isinstance(error := next(iter(wrong.values())), CockpitError):
+        return error
+    return CockpitError(
+        f"{len(wrong)} of {plural(len(hosts.hosts), 'host')} cannot be used.",
+        "; ".join(f"{name}: {_reason(why)}" for name, why in wrong.items()),
+        f"Fix them, or remove them from {hosts.path}.",
+    )
+
+
+def _reason(why: Reason) -> str:
+    if isinstance(why, str):
+        return one_line(why)
+    return one_line(" ".join(filter(None, (why.what, why.why))))
