@@ -117,6 +117,7 @@ def started() -> Iterator[Cluster]:
             **{key: value for key, value in os.environ.items() if not key.startswith("RAY_")},
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(token),
+            "RAY_raylet_start_wait_time_s": "120",  # instead of 30: other programs use the CPUs
         }
         host = subprocess.Popen(
             [sys.executable, "-c", HOST, str(directory / "ray")],
