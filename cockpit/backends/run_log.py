@@ -146,7 +146,7 @@ class AllLogs:
             try:
                 async with asyncio.timeout(POD_S):
                     async for line in self._backend.logs(pod, follow=False, lines=lines):
-                        self.merge.take(at, [line])
+                        self.merge.take_text(at, [line])
             except CockpitError as error:
                 unread.append(Unread(f"pod {pod}", one_line(error.why or error.what)))
             except TimeoutError:
@@ -210,7 +210,7 @@ class AllLogs:
                             f"{place.log.name}: {what}; retry in {in_seconds(batch.wait_s, 0)}"
                         )
                     else:
-                        self.merge.take(at, batch)
+                        self.merge.take_text(at, batch)
                     self._arrived(at)
         except CockpitError as error:
             self._note_unread([Unread(place.log.name, one_line(error.why or error.what))])

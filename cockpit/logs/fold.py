@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct, field
 
@@ -66,9 +66,12 @@ class _Open(Struct, eq=False):
 
 
 def folded(
-    entries: Iterable[Entry], logs: Sequence[Log], first_error: Entry | None = None
+    entries: Iterable[Entry], logs: Sequence[Log], is_first_error: Callable[[Entry], bool]
 ) -> Iterator[Row]:
-    """Rows in the order of `entries`, which are sorted by time; that of `first_error` is marked."""
+    """Rows in the order of `entries`, which are sorted by time; that of the first error is marked.
+
+    `is_first_error` is asked about each error, in the same order.
+    """
     waiting: deque[_Open] = deque()
     by_key: dict[str, list[_Open]] = {}
 
@@ -100,7 +103,7 @@ def folded(
             waiting.append(row)
             if len(same) < SAME_TEXT:
                 same.append(row)
-        if entry == first_error:
+        if entry.level == "bad" and is_first_error(entry):
             row.first_error = True
     while waiting:
         yield closed()

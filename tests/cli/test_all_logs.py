@@ -64,9 +64,9 @@ def test_rows_of_later_lines_mark_no_second_first_error() -> None:
     found = merge.Merge(LineFilter(), UTC, 50)
     at = found.add(RANKS[0])
     now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
-    found.take(at, [f"{now} ERROR one"])
+    found.take_text(at, [f"{now} ERROR one"])
     assert [row.first_error for row in found.rows()] == [True]
-    found.take(at, [f"{now} ERROR two"])
+    found.take_text(at, [f"{now} ERROR two"])
     assert [(row.text, row.first_error) for row in found.rows()] == [("ERROR two", False)]
 
 
@@ -74,7 +74,7 @@ def test_the_first_error_is_that_of_all_lines_and_named_when_the_filter_leaves_i
     found = merge.Merge(LineFilter(re.compile("two")), UTC, 50)
     at = found.add(RANKS[0])
     day = f"{datetime.now(UTC):%Y-%m-%d}"
-    found.take(at, [f"{day} 00:00:01 ERROR one", f"{day} 00:00:02 ERROR two"])
+    found.take_text(at, [f"{day} 00:00:01 ERROR one", f"{day} 00:00:02 ERROR two"])
     assert [(row.text, row.first_error) for row in found.rows()] == [("ERROR two", False)]
     error = found.unshown_error()
     assert error is not None

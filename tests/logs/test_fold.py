@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import pytest
 from cockpit.logs import fold
 from cockpit.logs.block import Block, FirstError, LineFilter, merged
 from cockpit.logs.fold import folded
-from cockpit.logs.line import Line
+from cockpit.logs.line import Line, LineParser
 from cockpit.logs.merge import Merge
 from cockpit.logs.types import Kind, Log, Row, ranges
 
@@ -27,11 +28,20 @@ def line(at_s: float | None, text: str, level: str = "", *, has_time: bool = Tru
 def rows(*written: tuple[Log, Sequence[Line]]) -> list[Row]:
     blocks, first = [], FirstError()
     for index, (log, lines) in enumerate(written):
-        blocks.append(Block(log))
+        blocks.append(block(lines))
         for one in lines:
-            blocks[-1].append(one)
             first.see(index, log, one)
-    return list(folded(merged(blocks), [log for log, _ in written], first.entry))
+    found = folded(merged(blocks), [log for log, _ in written], lambda entry: entry == first.entry)
+    return list(found)
+
+
+def block(lines: Sequence[Line]) -> Block:
+    """A block of lines that are parsed already."""
+    waiting = iter(lines)
+    made = Block(lambda texts: (next(waiting) for _ in texts))
+    made.add([b""] * len(lines))
+    made.parse()
+    return made
 
 
 def test_lines_of_all_logs_are_in_order_of_time() -> None:
@@ -95,6 +105,64 @@ def test_an_error_without_a_time_is_first_only_where_none_has_one() -> None:
     assert [row.first_error for row in rows(untimed)] == [True]
 
 
+def test_first_rows_need_few_lines_of_each_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    plain = LineParser._plain
+
+    def counted(parser: LineParser, text: str) -> Line:
+        parsed.append(text)
+        return plain(parser, text)
+
+    monkeypatch.setattr(LineParser, "_plain", counted)
+    merge = Merge(LineFilter(), UTC, 1_000)
+    for log in RANKS:
+        merge.take_text(
+            merge.add(log), [f"{timed(second)} {log.rank} at {second}" for second in range(1_000)]
+        )
+    found = merge.rows()
+    assert [next(found).text for _ in RANKS] == [f"{log.rank} at 0" for log in RANKS]
+    assert len(parsed) <= len(RANKS) * (fold.WITHIN_S + 3)
+    assert len(list(found)) == len(RANKS) * 999
+
+
+def test_error_without_a_time_is_not_marked_if_a_later_line_is_an_error_with_one() -> None:
+    stderr, timed_log = ["Traceback", "ValueError"], [timed(0), f"{timed(1)} ERROR at 1"]
+    assert first_error(stderr, timed_log) == "ERROR at 1"
+    assert first_error(stderr, [timed(0), f"{timed(1)} well"]) == "Traceback"
+    assert first_error(stderr, []) == "Traceback"
+
+
+def test_first_error_of_one_time_is_that_of_the_first_log() -> None:
+    at = timed(7)
+    assert first_error([f"{at} well", f"{at} ERROR of 0"], [f"{at} ERROR of 1"]) == "ERROR of 0"
+
+
+def test_lines_of_a_json_object_stay_together_if_only_the_first_was_parsed() -> None:
+    record = {"asctime": timed(3), "levelname": "ERROR", "message": "ERROR a\nb\nc"}
+    merge = Merge(LineFilter(), UTC, 50)
+    merge.take_text(merge.add(RANKS[0]), ["untimed ERROR", json.dumps(record), "after it"])
+    texts = [row.text for row in merge.rows()]
+    assert texts == ["untimed ERROR", "ERROR ERROR a", "b", "c", "after it"]
+
+
+def test_lines_that_are_no_text_are_shown_with_replacements() -> None:
+    merge = Merge(LineFilter(), UTC, 50)
+    merge.take(merge.add(RANKS[0]), [b"loss \xff", b"", b"\x85 next"])
+    assert [row.text for row in merge.rows()] == ["loss \ufffd", "\ufffd next"]
+
+
+def timed(second: int) -> str:
+    return f"2026-11-24 12:{second // 60:02}:{second % 60:02}"
+
+
+def first_error(*logs: Sequence[str]) -> str:
+    merge = Merge(LineFilter(), UTC, 50)
+    for log, lines in zip(RANKS, logs, strict=False):
+        merge.take_text(merge.add(log), lines)
+    [row] = [row for row in merge.rows() if row.first_error]
+    return row.text
+
+
 def test_lines_of_one_log_that_name_different_ranks_are_not_folded() -> None:
     found = rows((DRIVER, [line(1.0, "rank 3 failed"), line(1.1, "rank 5 failed")]))
     assert [row.text for row in found] == ["rank 3 failed", "rank 5 failed"]
@@ -138,8 +206,10 @@ def test_statistics_of_a_raylet_are_left_out_without_a_pattern(
 ) -> None:
     merge = Merge(LineFilter(pattern), UTC, 50)
     at = "[2026-11-24 12:00:00,000 I 1 1]"
-    merge.take(merge.add(RAYLET), [f"{at} [state-dump] Global stats: 9 total", f"{at} lease lost"])
-    merge.take(merge.add(RANKS[0]), [f"{at} prints [state-dump] itself"])
+    merge.take_text(
+        merge.add(RAYLET), [f"{at} [state-dump] Global stats: 9 total", f"{at} lease lost"]
+    )
+    merge.take_text(merge.add(RANKS[0]), [f"{at} prints [state-dump] itself"])
     shown = [row.text for row in merge.rows()]
     assert len(shown) == count
     assert any("Global" in text for text in shown) is (pattern is not None)
@@ -150,10 +220,10 @@ def test_only_the_last_lines_of_a_raylet_are_shown_if_it_has_few_statistics() ->
     at = merge.add(RAYLET)
     time, last = "[2026-11-24 12:00:00,000 I 1 1]", merge.tail_lines(RAYLET) - 1
     read = [f"{time} line {number}" for number in range(last)]
-    merge.take(at, read[:100])
-    merge.take(at, [*read[100:], "[state-dump] Global stats: 9 total"])
+    merge.take_text(at, read[:100])
+    merge.take_text(at, [*read[100:], "[state-dump] Global stats: 9 total"])
     assert [row.text for row in merge.rows()] == [f"line {last - 2}", f"line {last - 1}"]
-    merge.take(at, ["new 1", "new 2", "new 3"])
+    merge.take_text(at, ["new 1", "new 2", "new 3"])
     assert [row.text for row in merge.rows()] == ["new 1", "new 2", "new 3"]
 
 
@@ -183,8 +253,8 @@ def test_statistics_without_a_time_are_left_out(kind: Kind, first: list[str]) ->
     merge = Merge(LineFilter(), UTC, 50)
     lines = REPORT.splitlines()
     at = merge.add(Log(kind, "one"))
-    merge.take(at, lines[:4])
-    merge.take(at, lines[4:])
+    merge.take_text(at, lines[:4])
+    merge.take_text(at, lines[4:])
     shown = [row.text for row in merge.rows()]
     failed = "(gcs_server) recorder.cc:67: Failed to export metrics"
     assert shown == [*first, failed, "  to the agent", "a line of another program"]
@@ -195,8 +265,6 @@ def test_ranges_of_ranks() -> None:
 
 
 def test_a_block_takes_little_more_than_its_text() -> None:
-    block = Block(RANKS[0])
-    for number in range(10_000):
-        block.append(line(float(number), "x" * 100))
-    parts = (block._text, block._ends, block._times, block._flags)
+    made = block([line(float(number), "x" * 100) for number in range(10_000)])
+    parts = (made._text, made._ends, made._times, made._flags)
     assert sum(map(sys.getsizeof, parts)) < 10_000 * 140

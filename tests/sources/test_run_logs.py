@@ -62,7 +62,9 @@ async def read(
     unread = await run_logs.read_tails(
         dashboard,
         places,
-        lambda index, batch: found.setdefault(places[index].log.name, []).extend(batch),
+        lambda index, batch: found.setdefault(places[index].log.name, []).extend(
+            line.decode(errors="replace") for line in batch
+        ),
         lines=lambda log: lines,
     )
     return found, unread

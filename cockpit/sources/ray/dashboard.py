@@ -303,7 +303,10 @@ async def _split_lines(
         *whole, rest = chunk.split(b"\n")
         if whole:
             line_start += whole[0][: limit_bytes - len(line_start)]
-            yield [bytes(line_start), *(line[:limit_bytes] for line in whole[1:])]
+            whole[0] = bytes(line_start)
+            if max(map(len, whole)) > limit_bytes:
+                whole = [line[:limit_bytes] for line in whole]
+            yield whole
             line_start.clear()
         line_start += rest[: limit_bytes - len(line_start)]
     if torn and line_start:

@@ -197,7 +197,7 @@ def _ray(found: RunLogs, nodes: Sequence[Node], used: frozenset[str]) -> None:
 async def read_tails(
     dashboard: Dashboard,
     places: Sequence[Place],
-    take: Callable[[int, Sequence[str]], None],
+    take: Callable[[int, Sequence[bytes]], None],
     *,
     lines: Callable[[Log], int],
 ) -> list[Unread]:
@@ -219,7 +219,7 @@ async def read_tails(
                 torn=True,
             ) as batches:
                 async for batch in batches:
-                    take(index, [line.decode(errors="replace") for line in batch])
+                    take(index, batch)
         except NotAllowedError:
             raise
         except CockpitError as error:
