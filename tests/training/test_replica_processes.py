@@ -35,7 +35,7 @@ SETTINGS = TrainSettings(
     learning_rate=0.05,
     dropout=0.0,
 )
-LIMIT_S = 240.0
+LIMIT_S = 600.0
 STOP_S = 2.0
 """How long the death of a replica may stop the others."""
 
