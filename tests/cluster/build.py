@@ -17,15 +17,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 MODULES = Path(__file__).parent / "modules"
 KUBERNETES = "1.34.4"
 _VERSION = "k8s.io/component-base/version"
-LDFLAGS = (
-    f"-s -w -X {_VERSION}.gitVersion=v{KUBERNETES}"
-    f" -X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=34"
-)
 
 PACKAGES = (
     "containerd",
@@ -42,9 +37,6 @@ COMMAND = "python -m tests.cluster.build"
 BUILD_TIME = "about 10 minutes on 2 cores"
 COMMANDS = ("containerd", "runc", "nft", "ip", "conntrack", "nsenter", "unshare")
 CNI_PLUGINS = Path("/usr/lib/cni")
-PROGRESS_EVERY_S = 30.0
-PACKAGE_LINE = re.compile(r"[\w.\-~]+(/[\w.\-~]+)*")
-"""Of what `go build -v` prints. Downloads and errors contain spaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +45,19 @@ class Program:
     module: str
     """The folder under `modules/`."""
     package: str
+    ldflags: str = "-s -w"
     tags: str = ""
     """Go's build tags, separated by commas."""
 
-    @property
-    def built_as(self) -> str:
-        """The file name that `go build` gives it: the package's last element but its version."""
-        *parents, last = self.package.split("/")
-        return parents[-1] if re.fullmatch(r"v\d+", last) else last
 
-
+_KUBERNETES_FLAGS = (
+    f"-s -w -X {_VERSION}.gitVersion=v{KUBERNETES}"
+    f" -X {_VERSION}.gitMajor=1 -X {_VERSION}.gitMinor=34"
+)
 PROGRAMS = (
-    Program("etcd", "cluster", "go.etcd.io/etcd/server/v3"),
+    Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
     *(
-        Program(name, "cluster", f"k8s.io/kubernetes/cmd/{name}")
+        Program(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", _KUBERNETES_FLAGS)
         for name in (
             "kube-apiserver",
             "kube-controller-manager",
@@ -75,15 +66,14 @@ PROGRAMS = (
             "kube-proxy",
         )
     ),
-    Program("coredns", "cluster", "./coredns"),
-    Program("kwok", "cluster", "sigs.k8s.io/kwok/cmd/kwok"),
-    Program("pause", "cluster", "./pause"),
-    Program("kustomize", "cluster", "sigs.k8s.io/kustomize/kustomize/v5"),
+    Program("coredns", "coredns", "."),
+    Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+    Program("pause", "pause", "."),
+    Program("kustomize", "kustomize", "sigs.k8s.io/kustomize/kustomize/v5"),
 )
-"""One module, so that they share most packages: separate ones took 9 instead of N minutes."""
 
 
-OBJECT_STORE = Program("gofakes3", "cluster", "github.com/johannesboyne/gofakes3/cmd/gofakes3")
+OBJECT_STORE = Program("gofakes3", "gofakes3", "github.com/johannesboyne/gofakes3/cmd/gofakes3")
 """An S3 server. Kubernetes does not need it, and it needs neither root nor Debian packages."""
 NIGHTLY = (
     Program("kueue", "kueue", "sigs.k8s.io/kueue/cmd/kueue"),
@@ -94,7 +84,7 @@ NIGHTLY = (
         "github.com/prometheus/prometheus/cmd/prometheus",
         tags="remove_all_sd,enable_kubernetes_sd",
     ),
-    Program("kubectl", "cluster", "./kubectl"),
+    Program("kubectl", "kubectl", ".", _KUBERNETES_FLAGS),
 )
 """What only nightly tests start. `COMMAND --nightly` builds them."""
 
@@ -165,55 +155,36 @@ def _go_lacking(oldest: tuple[int, int]) -> str:
 
 
 def build(wanted: Sequence[Program], report: Callable[[str], None]) -> None:
-    """Build them, and report the progress. CalledProcessError when a build fails."""
+    """Build them, and report each step. CalledProcessError when a build fails."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    for folder, tags in dict.fromkeys((each.module, each.tags) for each in wanted):
-        programs = [each for each in wanted if (each.module, each.tags) == (folder, tags)]
-        report(f"building {', '.join(each.name for each in programs)} …")
-        begun_s = time.monotonic()
-        with TemporaryDirectory(dir=CACHE, prefix="building-") as built:
-            _go_build(MODULES / folder, programs, tags, Path(built), report)
-            for each in programs:
-                whole = program(each.name)
-                Path(built, each.built_as).rename(whole)
-                for old in CACHE.glob(f"{each.name}-*"):
-                    if old != whole:
-                        old.unlink()
-        report(f"built in {time.monotonic() - begun_s:.0f} s")
-
-
-def _go_build(
-    module: Path,
-    programs: Sequence[Program],
-    tags: str,
-    folder: Path,
-    report: Callable[[str], None],
-) -> None:
-    """Build programs of one module into `folder`, with one command: links run at the same time."""
-    argv = ["go", "build", "-v", "-trimpath", "-ldflags", LDFLAGS, "-tags", tags]
-    argv += ["-o", f"{folder}/", *(each.package for each in programs)]
-    environment = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=readonly"}
-    compiled, reported_s = 0, time.monotonic()
-    with subprocess.Popen(
-        argv, cwd=module, env=environment, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        for line in process.stderr:  # with -v, the name of each package that it compiles
-            if PACKAGE_LINE.fullmatch(line.rstrip()):
-                compiled += 1
-            else:
-                report(line.rstrip())
-            if time.monotonic() - reported_s >= PROGRESS_EVERY_S:
-                reported_s = time.monotonic()
-                report(f"{compiled} packages compiled")
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, argv)
+    for count, each in enumerate(wanted, start=1):
+        whole = program(each.name)
+        report(f"building {each.name} ({count} of {len(wanted)}) …")
+        begun = time.monotonic()
+        half = whole.with_name(f"{whole.name}.{os.getpid()}.half")
+        try:
+            subprocess.run(
+                [
+                    *("go", "build", "-trimpath", "-ldflags", each.ldflags, "-tags", each.tags),
+                    *("-o", half, each.package),
+                ],
+                cwd=MODULES / each.module,
+                env=os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false -mod=readonly"},
+                check=True,
+            )
+            half.rename(whole)
+        finally:
+            half.unlink(missing_ok=True)
+        for old in CACHE.glob(f"{each.name}-*"):
+            if old != whole and not old.name.endswith(".half"):
+                old.unlink()
+        report(f"built {each.name} in {time.monotonic() - begun:.0f} s")
 
 
 def _fingerprint(wanted: Program) -> str:
-    made_of = [wanted.package, LDFLAGS, *filter(None, [wanted.tags])]
+    made_of = [wanted.package, wanted.ldflags, *filter(None, [wanted.tags])]
     folder = MODULES / wanted.module
-    made_of += [path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()]
+    made_of += [path.read_text() for path in sorted(folder.iterdir()) if path.is_file()]
     return hashlib.sha256("\0".join(made_of).encode()).hexdigest()[:12]
 
 

@@ -1,0 +1,3 @@
+module cockpit.test/pause
+
+go 1.24.0
