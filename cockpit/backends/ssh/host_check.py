@@ -86,7 +86,7 @@ def unfit(host: Host, found: Checked) -> str:
     """Why no pod can be started on the host, and what to do; empty: it can."""
     version = _VERSION.match(found.ray)
     if not found.ray:
-        return f"{host.python} has no Ray: install it there, or set python, venv or packages"
+        return f"{host.python} has no Ray: install it there, or set python or venv in the file"
     if version is None or (int(version[1]), int(version[2])) < LEAST_RAY:
         least = ".".join(map(str, LEAST_RAY))
         return f"it has Ray {one_line(found.ray, 40)}, which has no token: install {least} or newer"
@@ -164,7 +164,7 @@ async def require(
         raise CockpitError(
             "The hosts have different versions of Ray or Python.",
             versions,
-            "Install the same versions on all of them, for example with packages in the file.",
+            "Install the same versions on all of them, or set venv to where they are.",
         )
     return checked
 

@@ -80,7 +80,7 @@ ONE_SHOT_VERBS = ("status", "groups", "runs", "ranks")
 HINTS = {
     "local": "cockpit status shows each source; cockpit local status what is left of a cluster.",
     "address": "Is it the address of a Ray dashboard, such as http://head:8265?",
-    "ssh": "cockpit doctor connects to each host; cockpit up --on hosts FILE starts a cluster.",
+    "ssh": "cockpit up --on hosts FILE connects to each host, and starts a cluster.",
     "kuberay": "cockpit clusters shows what there is, cockpit doctor what is missing.",
 }
 
