@@ -36,7 +36,7 @@ async def seen(
 
 
 async def workers(backend: Backend) -> list[Pod]:
-    listed = await seen(backend, PodsListed)
+    listed = await seen(backend, PodsListed, lambda event: not event.more)
     return [pod for pod in listed.pods if is_living_worker(pod)]
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from cockpit.backends.ssh.description import HEAD_GROUP
 from cockpit.backends.ssh.fleet import Fleet
 from cockpit.backends.ssh.state import ClusterRecord, HostState
+from cockpit.format import plural
 from cockpit.model.clock import server_time
 from cockpit.model.cluster import (
     ClusterHealth,
@@ -34,6 +36,8 @@ from cockpit.sources.ray.dashboard import Dashboard
 
 SOURCE = "backend"
 HEALTH_PERIOD_S = 2.0
+FIRST_AFTER_S = 2.0
+"""Hosts that have not answered by then are shown as such: to one that is down, ssh takes 10 s."""
 STARTING_PERIOD_S = 0.5
 REST_PERIOD_S = 5.0
 NO_OPERATOR = "operator not running: nothing is replaced or scaled; start it with: cockpit up"
@@ -84,8 +88,10 @@ async def watch_hosts(
     polling = asyncio.create_task(readiness.run())
     seen: dict[type[Event], object] = {}
     try:
-        while not fleet.is_complete or not _asked(fleet, readiness):
-            await _changed(fleet, None)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_AFTER_S):
+                while not _is_complete(fleet, readiness):
+                    await _changed(fleet, None)
         while True:
             now = server_time()
             for event in _events(ref, fleet, readiness, now):
@@ -110,18 +116,27 @@ async def _changed(fleet: Fleet, within_s: float | None) -> None:
     fleet.changed.clear()
 
 
-def _asked(fleet: Fleet, readiness: Readiness) -> bool:
-    """So that a cluster that is ready is not first reported as starting."""
+def _is_complete(fleet: Fleet, readiness: Readiness) -> bool:
+    """Whether all hosts have answered or failed to, and Ray has listed its nodes: a cluster that is
+    ready must not first be reported as starting.
+    """
+    if not fleet.is_complete:
+        return False
     state = fleet.states.get(fleet.hosts.head.name)
     head = state.living if state else None
     return head is None or not head.started or readiness.asked_for == head.pod.uid
 
 
 def _events(ref: ClusterRef, fleet: Fleet, readiness: Readiness, now: float) -> Iterator[Event]:
-    pods = _pods(fleet, readiness)
+    pods, complete = _pods(fleet, readiness), _is_complete(fleet, readiness)
     head = fleet.states.get(fleet.hosts.head.name, HostState())
     groups = _groups(fleet, head.cluster, pods)
     health, message = _health(fleet, head, groups, pods)
+    if not complete:
+        known = len(fleet.states.keys() | fleet.errors.keys())
+        health, message = ClusterHealth.UNKNOWN, "connecting to Ray's dashboard"
+        if not fleet.is_complete:
+            message = f"connecting: {known} of {plural(len(fleet.hosts.hosts), 'host')} answered"
     yield ClusterSeen(
         at_s=now,
         source=SOURCE,
@@ -132,7 +147,7 @@ def _events(ref: ClusterRef, fleet: Fleet, readiness: Readiness, now: float) -> 
         uid=head.cluster.uid if head.cluster else "",
     )
     yield GroupsListed(at_s=now, source=SOURCE, groups=groups)
-    yield PodsListed(at_s=now, source=SOURCE, pods=pods)
+    yield PodsListed(at_s=now, source=SOURCE, pods=pods, more=not complete)
     yield KubernetesNodesListed(at_s=now, source=SOURCE, nodes=_nodes(fleet))
 
 
@@ -199,12 +214,12 @@ def _nodes(fleet: Fleet) -> tuple[KubernetesNode, ...]:
     nodes = []
     for host in fleet.hosts.hosts:
         facts = fleet.states.get(host.name, HostState()).host
-        error = fleet.errors.get(host.name)
+        error, answered = fleet.errors.get(host.name), host.name in fleet.states
         nodes.append(
             KubernetesNode(
                 name=host.name,
-                ready=error is None,
-                reason=one_line(error.what) if error else "",
+                ready=answered and error is None,
+                reason=one_line(error.what) if error else "" if answered else "connecting",
                 ip=host.address,
                 version=one_line(facts.kernel, 40),
                 type=host.type,

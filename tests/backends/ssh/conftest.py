@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.backends.private_folder import private_folder
+from cockpit.backends.ssh import watch
 from cockpit.backends.ssh.backend import SshBackend
 from cockpit.backends.ssh.connection import Connection
 from cockpit.backends.ssh.description import Host, Hosts
@@ -24,6 +25,12 @@ def sshd() -> Iterator[Sshd]:
 def folder() -> Iterator[Path]:
     with private_folder() as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def slow_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch begins with the answers of all hosts, also if this machine is busy."""
+    monkeypatch.setattr(watch, "FIRST_AFTER_S", 60.0)
 
 
 def host_of(sshd: Sshd) -> Host:

@@ -14,11 +14,17 @@ from contextlib import aclosing
 import pytest
 
 from cockpit.backends.protocol import Backend
-from cockpit.backends.ssh import lifecycle
+from cockpit.backends.ssh import lifecycle, watch
 from cockpit.backends.ssh.backend import SshBackend
 from cockpit.backends.ssh.watch import NO_OPERATOR
 from cockpit.model.cluster import ClusterHealth
-from cockpit.model.event import ClusterSeen, KubernetesNodesListed, PodsListed, SourceHealth
+from cockpit.model.event import (
+    ClusterSeen,
+    Event,
+    KubernetesNodesListed,
+    PodsListed,
+    SourceHealth,
+)
 from cockpit.model.scale import ScaleRequest
 from tests.backends.contract import BackendContract, one_ready_worker, seen, workers
 from tests.backends.ssh.conftest import Cluster
@@ -75,6 +81,37 @@ async def test_host_that_cannot_be_reached_is_reported_and_its_return_too(
     finally:
         sshd.start()
     await health(backend, ClusterHealth.READY)
+
+
+async def test_host_that_does_not_answer_delays_the_first_list_by_a_moment_only(
+    backend: SshBackend, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "FIRST_AFTER_S", 5.0)
+    (spare,) = {one.address for one in cluster[1][1:]} - {
+        worker.ip for worker in await workers(backend)
+    }
+    sshd = next(one for one in cluster[1] if one.address == spare)
+    os.kill(sshd.daemon, signal.SIGSTOP)  # the kernel accepts connections; ssh waits for 10 s
+    backend = SshBackend(cluster[0])
+    try:
+        first: list[Event] = []
+        async with aclosing(backend.watch()) as events:
+            async for event in events:
+                first.append(event)
+                if isinstance(event, SourceHealth):
+                    break
+        state, _, pods, nodes, _ = first
+        assert isinstance(state, ClusterSeen)
+        assert state.message == "connecting: 2 of 3 hosts answered"
+        assert isinstance(pods, PodsListed)
+        assert (len(pods.pods), pods.more) == (2, True)
+        assert isinstance(nodes, KubernetesNodesListed)
+        assert {(node.reason, node.ready) for node in nodes.nodes if node.ip == spare} == {
+            ("connecting", False)
+        }
+    finally:
+        os.kill(sshd.daemon, signal.SIGCONT)
+        await backend.aclose()
 
 
 async def test_cut_connection_to_the_head_is_restored_and_the_run_is_not_touched(
