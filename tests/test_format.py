@@ -138,6 +138,8 @@ NOT_PROSE = {
     "backends/kuberay/resources/describe.py",  # ages as `kubectl describe` prints them
     "tui/widgets/chart/axis.py",  # labels of ticks, as narrow as possible
     "drills/faults/network.py",  # a parameter in ms, in its own unit
+    "report/animation.py",  # CSS
+    "report/cast.py",  # escape sequences
     "format.py",
 }
 _UNIT = re.compile(r" ?(ns|µs|ms|s|min|m|h|d)\b")

@@ -140,11 +140,11 @@ NOT_COMPLETED = {
     *("nfs", "s3", "s3_secret", "s3_region", "s3_endpoint", "service", "env", "pip", "uv"),
     *("module", "working_dir", "storage", "out", "tag", "experiment", "replicas", "without"),
     # Expressions, sizes and times.
-    *("selector", "grep", "since", "around", "at", "size", "views", "sort", "probe"),
+    *("selector", "grep", "filter", "since", "around", "at", "size", "views", "sort", "probe"),
     *("probe_during", "abort_unless", "driver_memory", "driver_resource"),
 }
 """Arguments with a value that have no completer and no choices, for every verb."""
-NOT_COMPLETED_OF = {("demo", "name"), ("local", "group")}
+NOT_COMPLETED_OF = {("demo", "name"), ("local", "group"), ("why", "session")}
 """As above, for one verb."""
 
 

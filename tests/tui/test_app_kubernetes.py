@@ -107,7 +107,7 @@ async def test_a_pod_that_changes_keeps_the_cursor(cockpit: Open) -> None:
 
 
 async def test_nodes_show_state_pods_ranks_and_gpus_in_use(cockpit: Open) -> None:
-    async with cockpit(simulation=kube(), size=(120, 30)) as seen:
+    async with cockpit(simulation=kube(), size=(140, 30)) as seen:
         await seen.press("9")
         await seen.sees("K8s nodes · 5", "cordoned", "not ready", "kubelet stopped posting")
         (line,) = (line for line in seen.text.splitlines() if line.startswith("gpu-pool-a-2"))
@@ -115,7 +115,7 @@ async def test_nodes_show_state_pods_ranks_and_gpus_in_use(cockpit: Open) -> Non
 
 
 async def test_suspect_nodes_have_a_score(cockpit: Open) -> None:
-    async with cockpit(simulation=kube(), size=(120, 30)) as seen:
+    async with cockpit(simulation=kube(), size=(140, 30)) as seen:
         await seen.press("9")
         await seen.sees("SUSPECT", "kubelet stopped posting")
         (line,) = (line for line in seen.text.splitlines() if "kubelet stopped posting" in line)

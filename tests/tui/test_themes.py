@@ -8,7 +8,7 @@ import pytest
 from textual.app import App
 from textual.theme import BUILTIN_THEMES
 
-from cockpit.config import theme_files
+from cockpit.config import bundled
 from cockpit.config.theme_files import SEMANTIC_COLORS, read_theme, theme_named, themes
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.tui.theme import Palette, load_themes, semantic_variables, textual_theme
@@ -42,7 +42,8 @@ def test_a_wheel_brings_its_themes_inside_the_package(
     package = tmp_path / "site-packages" / "cockpit"
     (package / "themes").mkdir(parents=True)
     (package / "themes" / "paper.toml").write_text('[colors]\nprimary = "#112233"\n')
-    monkeypatch.setattr(theme_files, "__file__", str(package / "config" / "theme_files.py"))
+    (package / "manifests").mkdir()
+    monkeypatch.setattr(bundled, "PACKAGE", package)
     assert [theme.name for theme in themes()] == ["paper"]
 
 

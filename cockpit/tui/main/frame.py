@@ -65,6 +65,7 @@ class Tabs(Line):
 
     def draw(self, state: ViewState, view: str) -> None:
         right = Content.styled(f"{clock(state.now_s)} ", "$muted")
+        minute = right[:5]  # without its seconds
         mode = Content()
         if state.paused:
             mode = Content.styled(" PAUSED ", "$background on $warning")
@@ -81,11 +82,13 @@ class Tabs(Line):
             ("", _labels(view, names), right),
             ("", _labels(view, few), right),
             ("", _short_labels(view, names), right),
+            *([] if mode else [("", _short_labels(view, names), minute)]),
             ("", _short_labels(view, few), right),
             ("", _short_labels("", few), mode),
             (" ", _labels(view, few, gap=" ", long=False), right),
         ):
-            if len(brand) + sum(len(text) for _, text in labels) + end.cell_length <= width:
+            needed = len(brand) + sum(len(text) for _, text in labels) + end.cell_length
+            if needed + (end.cell_length and not labels[-1][1].endswith(" ")) <= width:
                 right = end
                 break
         parts: list[Content] = [Content.styled(brand, "$accent bold")]
@@ -253,8 +256,9 @@ def _key(key: Key, dim: bool) -> Content:
 
 def _spread(left: Content, right: Content, width: int) -> Content:
     """The left and right ends of a line, with a space between; the right one is cut last."""
-    room = max(0, width - right.cell_length - bool(right.cell_length))
-    if left.cell_length > room:
-        left = left.truncate(room, ellipsis=True)
+    room = max(0, width - right.cell_length)
+    apart = not right.plain or left.plain.endswith(" ") or right.plain.startswith(" ")
+    if left.cell_length > room or (left.cell_length == room and not apart):
+        left = left.truncate(max(0, room - 1), ellipsis=True)
     gap = max(0, width - left.cell_length - right.cell_length)
     return Content.assemble(left, " " * gap, right)

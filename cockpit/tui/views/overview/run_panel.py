@@ -166,17 +166,12 @@ def _replicas(view_state: ViewState, run: RunView) -> list[Content]:
     ]
     if missing := quorum.missing:
         since = format.age(age_s(quorum.at_s, view_state.now_s))
-        parts.append(Content.styled(f"  without {_ranks(missing)} for {since}", "$warning"))
+        parts.append(Content.styled(f"  without {format.ranks(missing)} for {since}", "$warning"))
     elif (heal := quorum.healed) is not None:
         text = f"  rank {heal.rank} healed from rank {heal.source}"
         text += f" at step {quorum.healed_step:,}" if quorum.healed_step is not None else ""
         parts.append(Content.styled(text, "$muted"))
     return [Content.assemble(*parts)]
-
-
-def _ranks(numbers: Sequence[int]) -> str:
-    shown = ", ".join(map(str, numbers[:4])) + (", …" if len(numbers) > 4 else "")
-    return f"rank{'' if len(numbers) == 1 else 's'} {shown}"
 
 
 def _reported(run: RunView) -> list[tuple[str, str]]:
