@@ -229,7 +229,8 @@ class RunView(Struct):
         return self.attempt_view(number)
 
     def _is_plausible(self, attempt: int) -> bool:
-        return not self.attempts or attempt <= max(self.attempts) + ATTEMPTS_AHEAD
+        known = self.attempts
+        return attempt in known or not known or attempt <= max(known) + ATTEMPTS_AHEAD
 
     def enter_phase(self, at_s: float, attempt: int, phase: Phase) -> None:
         if (at_s, attempt, phase) in self.phases[-20:]:
@@ -338,8 +339,7 @@ class RunView(Struct):
         if event.heals and not first:
             healed, healed_s, healed_step = event.heals[-1], event.at_s, event.step
         elif before is not None and not first:
-            healed, healed_s = before.healed, before.healed_s
-            healed_step = before.healed_step
+            healed, healed_s, healed_step = before.healed, before.healed_s, before.healed_step
         self.quorum = ReplicaView(
             event.at_s,
             event.attempt,

@@ -26,13 +26,7 @@ from cockpit.backends.kuberay.resources.health import health, health_alone
 from cockpit.backends.kuberay.resources.raycluster import RayCluster, ray_cluster
 from cockpit.backends.kuberay.watch import rayjob_of
 from cockpit.model.clock import server_time
-from cockpit.model.cluster import (
-    ClusterHealth,
-    ClusterRef,
-    NodeType,
-    Pod,
-    PodPhase,
-)
+from cockpit.model.cluster import ClusterHealth, ClusterRef, NodeType, Pod, PodPhase
 from cockpit.model.error import CockpitError
 from cockpit.model.event import (
     ClusterSeen,

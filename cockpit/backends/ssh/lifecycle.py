@@ -143,21 +143,19 @@ async def _updated(
 def with_hosts(record: ClusterRecord, hosts: Hosts) -> ClusterRecord:
     """With the worker groups and hosts of the file; an existing group keeps its size."""
     groups = {group.name: group for group in record.groups}
+    described = {host.name: host.fingerprint for host in hosts.hosts}
+    is_changed = bool(record.groups) and record.hosts != described
     for name, replicas in hosts.replicas.items():
         here = hosts.of_group(name)
         resources = Resources(cpus=here[0].cpus or 0.0, gpus=here[0].gpus or 0.0)
         known = groups.get(name) or GroupSpec(name, replicas, 0, len(here), resources)
-        groups[name] = replace(known, max=len(here)) if _is_changed(record, hosts) else known
+        groups[name] = replace(known, max=len(here)) if is_changed else known
     return replace(
         record,
         groups=tuple(groups.values()),
-        hosts={host.name: host.fingerprint for host in hosts.hosts},
-        revision=record.revision + _is_changed(record, hosts),
+        hosts=described,
+        revision=record.revision + is_changed,
     )
-
-
-def _is_changed(record: ClusterRecord, hosts: Hosts) -> bool:
-    return bool(record.groups) and record.hosts != {h.name: h.fingerprint for h in hosts.hosts}
 
 
 def require_all_described(hosts: Hosts, record: ClusterRecord) -> None:
