@@ -133,7 +133,7 @@ def test_first_member_reports_and_its_checkpoints_are_complete(
     reports = [body for body in bodies(outcome.records, Report) if isinstance(body, Report)]
     shrunk = [body for body in bodies(outcome.records, Quorum) if isinstance(body, Quorum)][1]
     steps = reports[-1].metrics["step"] / EPOCHS
-    # Only the first member evaluates an epoch: the report that it was about to make is lost with it.
+    # Only the first member evaluates an epoch: a report that it was about to make is lost with it.
     at_kill = round(shrunk.step / steps, 3)
     reported = [round(report.metrics["epoch"], 3) for report in reports]
     assert [epoch for epoch in reported if epoch != at_kill] == [
