@@ -33,6 +33,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         settings = LIGHT_RUN | {
             "model": "convnet",  # whose checkpoint is too large for a full disk
             "width": "64",
+            "min_step_s": "0.2",
+            "batch_size": "64",
             "max_failures": "-1",
             "storage_path": str(storage),
         }

@@ -91,7 +91,9 @@ async def test_output_to_a_closed_terminal_is_dropped() -> None:
 
 @pytest.mark.slow
 @pytest.mark.ray
-@pytest.mark.parametrize("moment", [b"ray start", b"RUNNING"])
+@pytest.mark.parametrize(
+    "moment", [b"ray start", pytest.param(b"RUNNING", marks=pytest.mark.nightly)]
+)
 def test_a_demo_whose_terminal_no_longer_exists_takes_its_cluster_down(moment: bytes) -> None:
     with separate_state():
         pid, terminal = screen("demo", "--workers=1", "--name=hangup")

@@ -37,9 +37,10 @@ def ended_jobs(session: Session) -> Iterator[None]:
     end(session)
 
 
+@pytest.mark.nightly  # of plain torch: tests/guard/test_guard_on_local.py
 @pytest.mark.parametrize(
     "script",
-    ["lightning_fit.py", pytest.param("transformers_fit.py", marks=pytest.mark.nightly)],
+    ["lightning_fit.py", "transformers_fit.py"],
 )
 def test_stuck_rank_of_an_unmodified_script_is_named_within_30_s(
     script: str, session: Session, tmp_path: Path, capsys: pytest.CaptureFixture[str]

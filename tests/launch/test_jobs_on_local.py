@@ -55,6 +55,7 @@ def test_tune_searches(
     assert (tmp_path / "search" / "best.json").exists(), capfd.readouterr().out
 
 
+@pytest.mark.nightly  # tests/training/test_serve.py
 def test_serve_answers_from_what_ddp_has_saved(
     cluster: LocalBackend, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,6 +69,7 @@ def test_serve_answers_from_what_ddp_has_saved(
     assert re.search(r"\b20\b", capfd.readouterr().out)
 
 
+@pytest.mark.nightly  # tests/training/test_bench_run.py
 def test_benchmark_reports(cluster: LocalBackend, tmp_path: Path) -> None:
     asked = {"what": "checkpoints", "quick": "true", "gpu": "false", "workers": "2"}
     storage = {"storage_path": str(tmp_path), "run_name": "report"}

@@ -73,8 +73,9 @@ def test_every_report_has_the_numbers_of_every_rank_and_its_checkpoint(failed: O
         assert 0 < report.checkpoint_took_s < 10
 
 
+@pytest.mark.nightly  # tests/training/test_on_ray.py: elastic continues with what ddp has saved
 @pytest.mark.slow
-def test_a_second_driver_continues_in_the_same_run(cluster: Cluster, failed: Outcome) -> None:
+def test_a_second_driver_continues_in_the_run_of_the_same_name(cluster: Cluster, failed: Outcome) -> None:
     again = run(cluster, "plain_torch.py", "plain", "--epochs", "4")
     assert again.code == 0, again.output[-4000:]
     before, after = (bodies(outcome.records, Run) for outcome in (failed, again))
@@ -83,13 +84,17 @@ def test_a_second_driver_continues_in_the_same_run(cluster: Cluster, failed: Out
     assert [start.attempt for start in bodies(again.records, AttemptStart)] == [3]
     assert (3, "restore") in phases(again.records)
     assert bodies(again.records, Report)[0].metrics["epoch"] == 3.0
+    other = run(cluster, "plain_torch.py", "other", "--epochs", "1")
+    assert {reported.run for reported in bodies(other.records, Run)}.isdisjoint(
+        reported.run for reported in before
+    )
+    assert [start.attempt for start in bodies(other.records, AttemptStart)] == [1]
 
 
 @pytest.fixture(scope="module")
 def each(cluster: Cluster) -> Outcome:
     """Scripts that need no separate driver, one after the other in one."""
     scripts = {
-        "other": ["plain_torch.py", "--epochs", "1"],
         "lightning": ["lightning_fit.py"],
         "tuned": ["tuned.py"],
     }
@@ -101,15 +106,6 @@ def each(cluster: Cluster) -> Outcome:
     outcome = drive_each(cluster, programs)
     assert "telemetry:" not in outcome.output, outcome.output[-4000:]
     return outcome
-
-
-@pytest.mark.slow
-def test_a_run_of_another_name_is_another_run(each: Outcome, failed: Outcome) -> None:
-    other = each.of("other")
-    assert {reported.run for reported in bodies(other.records, Run)}.isdisjoint(
-        reported.run for reported in bodies(failed.records, Run)
-    )
-    assert [start.attempt for start in bodies(other.records, AttemptStart)] == [1]
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,9 +25,10 @@ from training.loop.tracking import (
     server,
     without_credentials,
 )
-from training.serving.mlflow_model import save
-from training.serving.weights import Weights, loaded
 from training.stop import Stop
+
+if TYPE_CHECKING:
+    from training.serving.weights import Weights
 
 SCORE = "held_out_loss"
 """The metric of the best checkpoint: the lowest."""
@@ -77,7 +78,11 @@ def _warn(what: str, settings: RunSettings) -> None:
 def _log(uri: str, settings: RunSettings, best: Candidate) -> None:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
+    # A second of CPU time in each process of each job, most of which never come here.
     from mlflow import MlflowClient
+
+    from training.serving.mlflow_model import save
+    from training.serving.weights import loaded
 
     client = MlflowClient(uri, uri)
     with best.opened() as directory:
