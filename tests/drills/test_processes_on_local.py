@@ -264,7 +264,9 @@ def test_fault_that_ends_the_head_is_announced_and_applied(
     session: Session, name: str, said: str
 ) -> None:
     """A local head is replaced by another one of the same cluster."""
-    assert session.wait(lambda store: any(is_ready_head(pod) for pod in store.pods.values()), WAIT_S)
+    assert session.wait(
+        lambda store: any(is_ready_head(pod) for pod in store.pods.values()), WAIT_S
+    )
     before = next(pod for pod in session.store.pods.values() if is_ready_head(pod))
     order = Order("drill-z.1", parameter_values(fault(name), {}), Random(0))
     prepared = session.call(fault(name).prepare(session, Victims((before,)), order), 30.0)

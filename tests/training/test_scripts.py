@@ -75,7 +75,9 @@ def test_every_report_has_the_numbers_of_every_rank_and_its_checkpoint(failed: O
 
 @pytest.mark.nightly  # tests/training/test_on_ray.py: elastic continues with what ddp has saved
 @pytest.mark.slow
-def test_a_second_driver_continues_in_the_run_of_the_same_name(cluster: Cluster, failed: Outcome) -> None:
+def test_a_second_driver_continues_in_the_run_of_the_same_name(
+    cluster: Cluster, failed: Outcome
+) -> None:
     again = run(cluster, "plain_torch.py", "plain", "--epochs", "4")
     assert again.code == 0, again.output[-4000:]
     before, after = (bodies(outcome.records, Run) for outcome in (failed, again))
