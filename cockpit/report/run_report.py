@@ -8,6 +8,7 @@ from cockpit.insight.detectors.straggler import scores
 from cockpit.insight.metrics.cost import cost_of
 from cockpit.insight.metrics.goodput import goodput
 from cockpit.insight.metrics.prices import Prices
+from cockpit.insight.metrics.progress import as_it_ran
 from cockpit.insight.metrics.save_interval import save_interval
 from cockpit.insight.metrics.summary import others_of_job
 from cockpit.model.run import RunSummary
@@ -16,7 +17,7 @@ from cockpit.report.document import Document, Section
 from cockpit.report.sections import attempts, diagnosis, events, experiments, hang, overview, ranks
 from cockpit.report.sections.comparison import compared
 from cockpit.report.sections.diagnosis import measured
-from cockpit.report.time_range import as_it_ran, extent
+from cockpit.report.time_range import extent
 from cockpit.report.values import text
 from cockpit.store.run import RunView
 from cockpit.store.store import Store

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from cockpit.model.run import Phase, RunState
+from cockpit.model.run import RunState
 from cockpit.store.run import RunView
 
 HISTORY_S = 30 * 86_400.0
@@ -116,21 +115,3 @@ def _moments(run: RunView) -> Iterator[float]:
     yield from (at_s for at_s, _ in run.checkpoints)
     # Without progress, a rank's dump is the last that is known: the time until then is not useful.
     yield from (dump.at_s for dump in run.hang.dumps.values())
-
-
-def as_it_ran(run: RunView) -> RunView:
-    """Return the run at its last step: some measurements are empty after its end.
-
-    The curves are shared, not copied.
-    """
-    attempts = dict(run.attempts)
-    # The last attempt may have no step.
-    stepped = [number for number, view in attempts.items() if view.first_step_s is not None]
-    if not stepped:
-        return run
-    last = max(stepped)
-    kept = {number: view for number, view in attempts.items() if number < last}
-    kept[last] = replace(attempts[last], ended_s=None)
-    going = (Phase.FIRST_STEP, Phase.RUNNING)
-    phases = [p for p in run.phases if p[1] < last or (p[1] == last and p[2] in going)]
-    return replace(run, state=RunState.RUNNING, attempts=kept, phases=phases)

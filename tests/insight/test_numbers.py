@@ -435,6 +435,16 @@ def test_a_diagnosis_of_an_empty_run_knows_nothing() -> None:
     )  # fmt: skip
 
 
+def test_finished_run_keeps_the_parts_of_its_last_steps() -> None:
+    training = run(Training(change=known), 300)
+    before = diagnosis(training.store, training.run, training.clock)
+    training.state(RunState.FINISHED)
+    after = diagnosis(training.store, training.run, training.clock + 3_600)
+    assert before.shares is not None
+    assert (before.is_over, after.is_over) == (False, True)
+    assert after.shares == before.shares
+
+
 # -- statistics
 
 

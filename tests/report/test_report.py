@@ -7,6 +7,7 @@ import math
 import pytest
 from msgspec.structs import replace
 
+from cockpit.insight.metrics.progress import as_it_ran
 from cockpit.insight.metrics.summary import job_of, summary
 from cockpit.model.event import MetricsReported, RankSampled, RunSeen
 from cockpit.model.run import Checkpoint, Phase, RunState, RunSummary
@@ -16,7 +17,7 @@ from cockpit.report.data import data
 from cockpit.report.document import Chart, Document, MarkKind, Table, Text, Tone
 from cockpit.report.html import html
 from cockpit.report.run_report import report
-from cockpit.report.time_range import as_it_ran, extent, phase_spans
+from cockpit.report.time_range import extent, phase_spans
 from cockpit.store.store import Store
 from tests.events import RUN as SMALL
 from tests.events import before_the_kill, reduced, the_recovery

@@ -17,7 +17,7 @@ from cockpit.insight.metrics.eta import Eta, eta
 from cockpit.insight.metrics.goodput import Goodput, goodput
 from cockpit.insight.metrics.gpu_use import GpuUse, gpu_use
 from cockpit.insight.metrics.prices import Prices, money_per_hour
-from cockpit.insight.metrics.progress import gpus_of
+from cockpit.insight.metrics.progress import as_it_ran, gpus_of
 from cockpit.insight.metrics.save_interval import SaveInterval, save_interval
 from cockpit.insight.metrics.scaling import Scale, scaling
 from cockpit.insight.metrics.summary import others_of_job
@@ -39,6 +39,8 @@ class Diagnosis(Struct, frozen=True):
     """Why the newest attempt that ended badly did."""
     gpus: GpuUse | None = None
     save_interval: SaveInterval | None = None
+    is_over: bool = False
+    """The run has ended: `shares` and `gpus` are those before its end."""
 
     @property
     def knows_lost_time(self) -> bool:
@@ -55,6 +57,7 @@ def diagnosis(
 ) -> Diagnosis:
     """Pure: `now_s` in Unix seconds; `past` may hold runs of other jobs, and this one."""
     good = goodput(run, now_s)
+    stepping = as_it_ran(run) if run.state.is_over else run
     per_hour = money_per_hour(store, run, prices)
     others = others_of_job(store, run, past)
     spent, interval = None, None
@@ -62,13 +65,14 @@ def diagnosis(
         interval = save_interval(run, good, others)
         spent = cost(good, gpus_of(run), limits.price_per_gpu_hour, per_hour, prices)
     return Diagnosis(
-        shares(run, limits.window_s),
+        shares(stepping, limits.window_s),
         good,
         eta(store, run, now_s),
         at_risk(run),
         spent,
         tuple(scaling(run, others, limits.warmup_s)),
         next(reversed(causes_of_run(store, run, REPEATED)), None),
-        gpu_use(run, limits.window_s),
+        gpu_use(stepping, limits.window_s),
         interval,
+        run.state.is_over,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cockpit.model.run import Phase, RunState
 from cockpit.store.run import RankView, RunView
@@ -60,6 +61,24 @@ def stepping_since(run: RunView) -> float | None:
     if attempt is None or not is_going(run):
         return None
     return attempt.first_step_s
+
+
+def as_it_ran(run: RunView) -> RunView:
+    """Return the run at its last step: some measurements are empty after its end.
+
+    The curves are shared, not copied.
+    """
+    attempts = dict(run.attempts)
+    # The last attempt may have no step.
+    stepped = [number for number, view in attempts.items() if view.first_step_s is not None]
+    if not stepped:
+        return run
+    last = max(stepped)
+    kept = {number: view for number, view in attempts.items() if number < last}
+    kept[last] = replace(attempts[last], ended_s=None)
+    going = (Phase.FIRST_STEP, Phase.RUNNING)
+    phases = [p for p in run.phases if p[1] < last or (p[1] == last and p[2] in going)]
+    return replace(run, state=RunState.RUNNING, attempts=kept, phases=phases)
 
 
 def newest_s(run: RunView) -> float | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cockpit.insight.detectors.thresholds import Thresholds
+from cockpit.insight.metrics.progress import as_it_ran
 from cockpit.insight.metrics.robust_statistics import median, spread
 from cockpit.insight.metrics.scaling import Scale, scaling
 from cockpit.insight.metrics.summary import others_of_job, summary
 from cockpit.model.run import RunSummary
 from cockpit.report import values
 from cockpit.report.document import Block, Column, Columns, Kind, Section, Table, Text, table
-from cockpit.report.time_range import as_it_ran
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
 

@@ -10,6 +10,7 @@ from cockpit.insight.metrics import bottleneck
 from cockpit.insight.metrics.cost import Cost
 from cockpit.insight.metrics.goodput import Goodput
 from cockpit.insight.metrics.gpu_use import gpu_use
+from cockpit.insight.metrics.progress import as_it_ran
 from cockpit.report.document import (
     Block,
     Column,
@@ -24,7 +25,7 @@ from cockpit.report.document import (
     Text,
     table,
 )
-from cockpit.report.time_range import as_it_ran, extent
+from cockpit.report.time_range import extent
 from cockpit.store.run import RunView
 from cockpit.store.store import SourceState, Store
 

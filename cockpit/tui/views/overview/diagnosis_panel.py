@@ -48,7 +48,7 @@ def goodput_parts(found: Diagnosis) -> list[Part]:
 
 def facts(found: Diagnosis, width: int) -> Content:
     """The ETA, what is at risk, what was lost, and what to try: a line each."""
-    lines = [_fact("done in", *_eta(found.eta), width)]
+    lines = [] if found.is_over else [_fact("done in", *_eta(found.eta), width)]
     risk = found.at_risk
     if risk is not None:
         text = format.duration(risk.seconds)
