@@ -33,8 +33,9 @@ class Terminal:
         self._own, its = pty.openpty()
         fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
         self.began_s = time.time()
+        # Its controlling terminal: some programs open /dev/tty.
         self._child = subprocess.Popen(
-            self._argv, env=self._env, stdin=its, stdout=its, stderr=its, start_new_session=True
+            ["setsid", "--ctty", *self._argv], env=self._env, stdin=its, stdout=its, stderr=its
         )
         os.close(its)
         return self
