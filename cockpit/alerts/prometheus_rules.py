@@ -177,7 +177,7 @@ def alert_rules(limits: Thresholds) -> Iterator[AlertRule]:
         f"{on_run} (cockpit:stepping > {_number(limits.warmup_s)})",
         "Rank {{ $labels.rank }} of run {{ $labels.name }} takes {{ $value | humanizeDuration }} "
         "longer for a step than the others",
-        "Look at its stack and its node: throttling, a neighbour, a slow disk, uneven input",
+        "Look at its stack and its node: throttling, a noisy neighbor, a slow disk, uneven input",
         limits,
     )
     for kind, part, least, doing, todo in (

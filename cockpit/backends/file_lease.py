@@ -106,7 +106,7 @@ def _locked(cluster: str) -> Iterator[tuple[int, _Lease]]:
         raise CockpitError(
             f"The lease of {cluster} in {path} cannot be written.",
             error.strerror or str(error),
-            "Make room there, or set XDG_STATE_HOME to a directory of yours.",
+            "Free some disk space there, or set XDG_STATE_HOME to another directory of yours.",
         ) from error
 
 

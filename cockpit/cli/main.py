@@ -124,7 +124,7 @@ def help_text() -> str:
     lines = [
         "cockpit: distributed training on Ray, from a terminal",
         "",
-        "  cockpit                 the UI, on the cluster that it finds",
+        "  cockpit                 the UI",
     ]
     section = ""
     for verb in VERBS:
@@ -136,11 +136,12 @@ def help_text() -> str:
         [
             *lines,
             "",
-            "Where: --local, --context NAME -n NAMESPACE, --hosts FILE or --address URL;",
-            "--cluster NAME; before or after the verb. cockpit config keeps them as profiles.",
-            "Every verb has --help; what reads takes -o table|json|yaml|…, what changes takes",
-            "--yes and --dry-run. Exit codes: 0 done, 1 failed, 2 usage, 3 unreachable,",
-            "4 not allowed, 130 interrupted.",
+            "To select a cluster, add --local, --context NAME -n NAMESPACE, --hosts FILE or",
+            "--address URL, and --cluster NAME, before or after the verb, or save them as a",
+            "profile (cockpit config). Every verb has --help. Verbs that read take",
+            "-o table|json|yaml|…, and verbs that change something take --yes and --dry-run.",
+            "Exit codes: 0 done, 1 failed, 2 usage, 3 unreachable, 4 not allowed,",
+            "130 interrupted.",
         ]
     )
 
@@ -183,9 +184,13 @@ def explain(error: OSError) -> CockpitError | None:
     what = one_line(os.fsdecode(name)) if isinstance(name, (str, bytes)) else ""
     why = f"{error.strerror or type(error).__name__}."
     if error.errno in FULL:
-        return CockpitError(f"{what or 'The output'} cannot be written.", why, "Make room there.")
+        return CockpitError(
+            f"{what or 'The output'} cannot be written.", why, "Free some disk space there."
+        )
     if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN):
-        return CockpitError("This machine gives cockpit no more.", why, "See: ulimit -a")
+        return CockpitError(
+            "cockpit has reached a resource limit of this host.", why, "See: ulimit -a"
+        )
     if not what:
         return None
     if error.errno in FORBIDDEN:

@@ -19,7 +19,7 @@ from cockpit.model.text import one_line
 def arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("the job's environment")
     repeatable(
-        what, "--env", "KEY[=VALUE]", "an environment variable; KEY alone: with its value here"
+        what, "--env", "KEY[=VALUE]", "an environment variable; KEY alone: its value in your shell"
     )
     repeatable(what, "--env-file", "FILE", "lines of KEY=VALUE")
     repeatable(what, "--pip", "PACKAGE", "install a package with pip")
@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--runtime-env",
         metavar="FILE",
-        help="a Ray runtime environment as YAML or JSON; the flags above win",
+        help="a Ray runtime environment as YAML or JSON; the flags above override it",
     )
     what.add_argument("--driver-cpus", type=float, metavar="N", help="reserve CPUs for the driver")
     what.add_argument("--driver-gpus", type=float, metavar="N", help="reserve GPUs for the driver")

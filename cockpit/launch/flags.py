@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--settings",
         metavar="FILE",
-        help="settings of the job as JSON or TOML; - reads them from standard input; --set wins",
+        help="settings of the job as JSON or TOML; - is standard input; --set overrides them",
     )
     _recovery(parser)
     environment_flags.arguments(parser)

@@ -165,6 +165,6 @@ def bundled_job(name: str) -> BundledJob:
     names = [job.name for job in jobs]
     raise UsageError(
         f"There is no bundled job {name!r}{did_you_mean(name, names)}",
-        f"there is {', '.join(names)}",
+        f"Available: {', '.join(names)}",
         "cockpit launch --list shows them; cockpit launch -- python … runs a script",
     )

@@ -127,7 +127,7 @@ class Recovery(Struct, frozen=True, rename={"missing_data": "unseen"}):
     ranks_after: int | None = None
     """The new world size of an elastic run: the restored throughput is relative to it."""
     missing_data: tuple[str, ...] = ()
-    """Gaps in the observation, a line each: `the backend was away from 12 s to 31 s`."""
+    """Gaps in the observation, a line each: `the backend sent no data from 12 s to 31 s`."""
 
     @property
     def recovered(self) -> bool:

@@ -81,9 +81,7 @@ def begin(db: sqlite3.Connection) -> None:
 def open_to_read(path: Path) -> sqlite3.Connection:
     """Raises NotARecording with a sentence for every way in which it is not one."""
     if not path.exists():
-        raise NotARecording(
-            f"There is no recording {path}.", todo="cockpit recordings lists what there is."
-        )
+        raise NotARecording(f"There is no recording {path}.", todo="cockpit recordings lists them.")
     if path.is_dir():
         raise NotARecording(f"{path} is a directory.", todo="Name one recording in it.")
     uri = path.absolute().as_uri()

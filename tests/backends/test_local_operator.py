@@ -365,9 +365,28 @@ async def test_too_little_room_is_reported_before_anything_is_made(
     state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1))
-    with pytest.raises(CockpitError, match="too little room in /tmp"):
+    with pytest.raises(CockpitError, match="too little free space in /tmp"):
         await up(NAME, [])
     assert status(NAME) is None
+
+
+async def test_a_failed_start_reports_its_cause_even_if_its_processes_do_not_end(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*args: object) -> None:
+        raise CockpitError("There is no free port.")
+
+    def stuck(name: str) -> int:
+        raise CockpitError("1 process of the cluster did not end: 77.")
+
+    monkeypatch.setattr("cockpit.backends.local.lifecycle._write", fails)
+    monkeypatch.setattr("cockpit.backends.local.lifecycle.down", stuck)
+    lines: list[str] = []
+    with pytest.raises(CockpitError, match="no free port"):
+        await up(NAME, [GroupSpec("gpu", 1)], progress=lines.append)
+    [warning] = lines
+    assert "did not end: 77" in warning
+    assert f"cockpit local down {NAME}" in warning
 
 
 def test_a_directory_that_is_not_ours_alone_is_not_used(

@@ -111,7 +111,7 @@ def test_clusters_of_other_namespaces_are_named_when_this_one_is_empty(there: Th
     there.clusters = {"default": (), "ml": ("trainer",), "b": ("trainer",)}
     with pytest.raises(SeveralError) as caught:
         chosen(context="lab")
-    assert "There is: -n ml --cluster trainer; -n b --cluster trainer." in str(caught.value)
+    assert "Available: -n ml --cluster trainer; -n b --cluster trainer." in str(caught.value)
 
 
 def test_an_error_names_some_of_very_many_clusters(there: There) -> None:
@@ -165,7 +165,7 @@ def test_a_local_cluster_that_runs_is_taken_and_that_is_reported(
     local(monkeypatch, "demo")
     lines: list[str] = []
     assert str(connect.backend(args(), log=lines.append).ref) == "local:demo"
-    assert "Taken: local cluster demo" in lines[0]
+    assert "Using local cluster demo" in lines[0]
     assert "--context" in lines[0]
     lines.clear()
     assert str(connect.backend(args(local=True), log=lines.append).ref) == "local:demo"

@@ -85,7 +85,7 @@ def test_nothing_is_undone_without_a_terminal_to_confirm(
 ) -> None:
     recent = left()
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    with pytest.raises(UsageError, match="no terminal"):
+    with pytest.raises(UsageError, match="not a terminal"):
         run(session)
     assert asked(session) == []
     assert Journal().entries() == [stale, recent]

@@ -96,7 +96,7 @@ def test_unknown_format_is_a_usage_error(argv: tuple[str, ...], why: str) -> Non
 
 
 def test_one_object_has_no_names() -> None:
-    with pytest.raises(UsageError, match="no format 'name'; there is table, json"):
+    with pytest.raises(UsageError, match="no format 'name'; available: table, json"):
         parse("status", "-o", "name")
 
 

@@ -62,7 +62,7 @@ def test_whole_policy_is_printed_before_the_question(
     assert text.startswith("Cluster: context prod, namespace ml, RayCluster trainer.\n")
     for line in Policy(hang=Action.RESTART).lines:
         assert line in text
-    assert "standard input is no terminal" in text
+    assert "standard input is not a terminal" in text
     assert not policies
 
 

@@ -280,7 +280,7 @@ def test_a_protected_cluster_asks_for_its_name(
     configure(PROTECTED)
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     assert cli.main(["scale", "gpu", "0"]) == code
-    assert "Type the cluster's name, trainer, to do it:" in capsys.readouterr().err
+    assert "Type the cluster's name, trainer, to confirm:" in capsys.readouterr().err
     assert len(changes(cluster)) == (0 if code else 1)
 
 
@@ -331,7 +331,7 @@ def test_a_suspension_names_what_it_removes(
 ) -> None:
     assert cli.main(["suspend", "--dry-run"]) == 0
     text = capsys.readouterr().err
-    assert "its 2 pods go, the head too" in text
+    assert "this deletes its 2 pods, including the head" in text
     assert "train-7x" in text
     assert "cockpit unsuspend" in text
     assert cli.main(["unsuspend", "--yes"]) == 2, "it is not suspended"

@@ -169,7 +169,7 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_no_screen(
     from cockpit.cli.output import streams
     from cockpit.model.error import UsageError
 
-    with pytest.raises(UsageError, match="this is a pipe or a file"):
+    with pytest.raises(UsageError, match="input or output is not one"):
         streams.require_terminal("Without one: …")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -189,7 +189,7 @@ def test_help_of_a_verb_begins_with_what_is_its_own(capsys: pytest.CaptureFixtur
     assert "POD|RANK" in usage
     assert "--grace S" in usage
     assert "--kubeconfig" not in usage, "the flags of every verb stand below"
-    assert usage.endswith("[options: where, how]")
+    assert usage.endswith("[cluster options] [global options]")
 
 
 def test_usage_fits_the_screen_and_marks_options(
@@ -201,8 +201,7 @@ def test_usage_fits_the_screen_and_marks_options(
             run(verb.name, "--help")
         usage = capsys.readouterr().out.partition("\n\n")[0]
         assert max(map(len, usage.splitlines())) <= 80, usage
-        assert "[where]" not in usage
-        assert "[options: where, how]" in usage
+        assert "[cluster options] [global options]" in usage
 
 
 def test_doctor_explains_how_to_fix_what_is_missing(

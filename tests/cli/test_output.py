@@ -186,8 +186,8 @@ def test_watching_reports_why_there_is_no_sample(capsys: pytest.CaptureFixture[s
     for event in (health, run_seen(1.0, RunState.RUNNING), health, health, report):
         watched.on_event(event)
     assert capsys.readouterr().err.splitlines() == [
-        "Waiting for a run 'dmeo'. There is: none.",
-        "Waiting for a run 'dmeo'. There is: demo.",
+        "Waiting for a run 'dmeo'. Available: none.",
+        "Waiting for a run 'dmeo'. Available: demo.",
     ]
     watched = Watched("demo")
     events: list[Event] = [health, run_seen(1.0, RunState.RUNNING), report, report]

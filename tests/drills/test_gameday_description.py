@@ -48,7 +48,7 @@ def after(lines: list[str], step: str) -> str:
 
 def test_a_step_whose_fault_is_not_there_reports_it_and_that_it_is_left_out() -> None:
     text = step_lines(game_day("crash"), LOCAL)
-    message = "Left out: there is no container-kill here: a pod is its processes"
+    message = "Left out: there is no container-kill here: pods have no containers"
     assert after(text, "a container crashes (container-kill)").startswith(message)
     assert after(text, "memory runs out on one pod (memory-hog)").startswith("Left out: ")
     assert sum(line.startswith("     ") for line in text) == 2

@@ -100,7 +100,7 @@ def test_without_a_checkpoint_the_next_attempt_starts_from_the_beginning() -> No
     events = before_the_kill()
     [_, text] = plan_kill(reduced(events), "1", 0.0).lines
     assert text.endswith(
-        "and the next one starts from the beginning: the run has reported no checkpoint."
+        "and the next attempt starts from the beginning: the run has reported no checkpoint."
     )
     saved = MetricsReported(
         at_s=99.0,
@@ -111,13 +111,13 @@ def test_without_a_checkpoint_the_next_attempt_starts_from_the_beginning() -> No
         checkpoint=Checkpoint(50, "c"),
     )
     [_, text] = plan_kill(reduced([*events, saved]), "1", 0.0).lines
-    assert text.endswith("and resumes from its last checkpoint.")
+    assert text.endswith("and the run resumes from its last checkpoint.")
 
 
 def test_a_run_that_began_from_a_checkpoint_resumes_from_it() -> None:
     events = [*before_the_kill()[:-2], tick(1, 95.0, 41, 60)]
     [_, text] = plan_kill(reduced(events), "1", 0.0).lines
-    assert text.endswith("and resumes from its last checkpoint.")
+    assert text.endswith("and the run resumes from its last checkpoint.")
 
 
 def test_a_dead_pod_cannot_be_killed_again() -> None:

@@ -17,12 +17,12 @@ from cockpit.store.store import Store
 @pytest.mark.parametrize(
     ("health", "why"),
     [
-        (None, "The runs are not known: telemetry did not answer."),
+        (None, "The runs are not known: telemetry has not responded."),
         (
             SourceHealth(at_s=1, source="telemetry", ok=False, error="HTTP 503"),
             "The runs are not known: HTTP 503.",
         ),
-        (SourceHealth(at_s=1, source="telemetry", ok=True, absent=True), "No run is going."),
+        (SourceHealth(at_s=1, source="telemetry", ok=True, absent=True), "No run is active."),
     ],
 )
 def test_a_source_that_did_not_answer_is_not_taken_for_the_absence_of_a_run(

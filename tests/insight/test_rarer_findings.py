@@ -250,7 +250,7 @@ def test_ranks_that_do_not_come_up_again_and_again_are_reported() -> None:
     at_s, finding = watcher.found["stuck-start"]
     assert at_s == 121
     assert finding.what == (
-        f"The ranks are not up yet after 121 s, the run is SCHEDULING: {TIMED_OUT}"
+        f"The ranks have not started after 121 s; the run is SCHEDULING: {TIMED_OUT}"
     )
     assert "cockpit stop ddp-1" in finding.todo
     assert watcher.cleared == {}
@@ -270,7 +270,7 @@ def test_ranks_that_do_not_come_back_are_reported_from_the_end_of_their_attempt(
     tried_again(watcher, 3)
     at_s, finding = watcher.found["stuck-start"]
     assert at_s == ended_s + 121
-    assert "not up again after 121 s" in finding.what
+    assert "not restarted after 121 s" in finding.what
 
 
 def test_run_whose_lost_node_does_not_come_back_is_reported() -> None:

@@ -467,7 +467,7 @@ def test_missing_data_is_reported_with_time_and_reason() -> None:
     incident.health("telemetry", ok=False, error="no head")
     measured = recovery(incident.store, drill)
     assert measured.missing_data[:2] == (
-        "ray was away from 0.0 s to 31.0 s: connection refused",
+        "ray sent no data from 0.0 s to 31.0 s: connection refused",
         "telemetry has been away since 0.0 s: no head",
     )
 

@@ -43,7 +43,8 @@ def _alerts() -> Iterator[Event]:
             "Rank 1 on 10.0.0.13 takes 0.081 s a step, the others 0.041 s: 45 % of each step is "
             "lost waiting for it",
             "Score 11.2 (threshold 5, and 20 % of a step); 2.0x its own past",
-            "Look at its stack and its node: throttling, a neighbour, a slow disk, uneven input",
+            "Look at its stack and its node: throttling, a noisy neighbor, a slow disk, uneven "
+            "input",
             RUN,
         ),
     )

@@ -70,7 +70,7 @@ def measured(drill: Drill, until_s: float = 1e9, factor: float = 1.0) -> Recover
         continuity=Continuity(0.171, 0.173, 0.012, continuous=True),
         restarts=1,
         budget="max_failures",
-        missing_data=("the backend was away from 12 s to 13 s",),
+        missing_data=("the backend sent no data from 12 s to 13 s",),
     )
 
 

@@ -26,11 +26,11 @@ AT_S = 150.0
 async def test_the_worst_alert_comes_first_and_what_is_over_last(cockpit: Open) -> None:
     async with cockpit(at_s=AT_S, simulation=troubled()) as seen:
         await seen.press("8")
-        await seen.sees("3 raised, 1 past", "The loss is not a number on rank 1", "try  Stop")
+        await seen.sees("3 raised, 1 cleared", "The loss is not a number on rank 1", "try  Stop")
         table = seen.app.screen.query_one("#alerts", LineTable)
         kinds = [row.cells[4].text for row in table.rows]
         assert kinds == ["loss-nan", "straggler", "input-bound", "hung-run"]
-        assert [row.cells[1].text for row in table.rows] == ["raised", "raised", "seen", "over"]
+        assert [row.cells[1].text for row in table.rows] == ["raised", "raised", "acked", "cleared"]
 
 
 async def test_the_details_follow_the_cursor(cockpit: Open) -> None:
@@ -52,7 +52,7 @@ async def test_a_reports_that_the_alert_was_seen_and_z_that_it_can_wait(cockpit:
         seen.app.tick()
         await seen.sees("Zz 15 m")
         table = seen.app.screen.query_one("#alerts", LineTable)
-        assert {row.key: row.cells[1].text for row in table.rows}[NAN] == "seen"
+        assert {row.key: row.cells[1].text for row in table.rows}[NAN] == "acked"
 
 
 async def test_z_for_long_is_an_hour_and_all_can_be_seen_at_once(cockpit: Open) -> None:
@@ -69,7 +69,7 @@ async def test_z_for_long_is_an_hour_and_all_can_be_seen_at_once(cockpit: Open) 
 async def test_an_alert_that_is_over_cannot_be_handled(cockpit: Open) -> None:
     async with cockpit(at_s=AT_S, simulation=troubled()) as seen:
         await seen.press("8", "G", "a")
-        await seen.until(lambda: "This alert is over." in seen.toasts)
+        await seen.until(lambda: "This alert is already cleared." in seen.toasts)
 
 
 async def test_enter_on_the_alert_of_a_rank_opens_its_page(cockpit: Open) -> None:
@@ -94,7 +94,7 @@ async def test_a_filter_leaves_only_what_holds_it(cockpit: Open) -> None:
 async def test_without_a_run_nothing_is_claimed(cockpit: Open) -> None:
     async with cockpit(at_s=6) as seen:
         await seen.press("8")
-        await seen.sees("No training run yet. Press L", "not known: no training run yet")
+        await seen.sees("No run yet. Press L", "not known: no training run yet")
 
 
 async def test_the_diagnosis_goes_by_the_settings_of_who_watches(cockpit: Open) -> None:

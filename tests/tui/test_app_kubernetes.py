@@ -140,7 +140,7 @@ async def test_cordoning_names_the_node_and_who_runs_there(cockpit: Open) -> Non
 async def test_suspending_names_what_goes_and_wants_the_clusters_name(cockpit: Open) -> None:
     async with cockpit(simulation=kube()) as seen:
         await seen.press("U")
-        await seen.sees("all its 7 pods go", "llm-sft-x7k2p", "Type llm-train to do it.")
+        await seen.sees("deletes all 7 pods", "llm-sft-x7k2p", "Type llm-train to confirm.")
         await seen.press("y", "enter")
         assert isinstance(seen.app.screen, Confirm)
         await seen.press("backspace", *"llm-train", "enter")

@@ -46,7 +46,7 @@ async def test_a_start_that_fails_reports_why_and_quits_with_its_code() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         seen = Seen(app, pilot, digits())
         await seen.sees("No cluster.", "Port 8265 is closed.", "Start one: cockpit demo")
-        await seen.sees("q quits with exit code 3")
+        await seen.sees("q quits with exit code 3", "· asking the head")
         await seen.press("q")
         await seen.until(lambda: app.return_code == ExitCode.UNREACHABLE)
 

@@ -210,14 +210,14 @@ async def test_a_job_that_has_no_run_yet_is_named(cockpit: Open) -> None:
     job = Job("digits-x", "python x.py", JobStatus.RUNNING, started_s=started_s)
     simulation.session.dispatch(JobsListed(at_s=START_S - 5, source="ray", jobs=(job,)))
     async with cockpit(simulation=simulation, at_s=-5, size=(120, 30)) as seen:
-        await seen.sees("No training run yet: digits-x is RUNNING for 25 s. Press v")
+        await seen.sees("Job digits-x is RUNNING for 25 s.", "No samples yet")
 
 
 async def test_nothing_known_yet_reports_what_is_waited_for(cockpit: Open) -> None:
     async with cockpit(simulation=digits(), at_s=-5, size=(120, 30)) as seen:
-        await seen.sees("Connecting, no data yet", "No training run yet")
+        await seen.sees("Connecting, no data yet", "No run yet")
         await seen.press("2")
-        await seen.sees("No training run yet. Press L to launch a job.")
+        await seen.sees("No run yet. Press L to launch a job.")
         await seen.press("4")
         await seen.sees("No pods yet")
         await seen.press("5")

@@ -50,9 +50,9 @@ async def test_zoom_pan_and_follow(cockpit: Open) -> None:
         await seen.press("end")
         await seen.sees("last 45.8 s")
         await seen.press("minus", "minus")
-        await seen.sees("all of it")
+        await seen.sees("whole run")
         await seen.press("z", "f")
-        await seen.sees("all of it")
+        await seen.sees("whole run")
 
 
 async def test_the_cursor_reports_all_charts_of_one_time(cockpit: Open) -> None:

@@ -67,13 +67,15 @@ async def test_fault_that_cannot_be_injected_is_refused_with_the_reason(cockpit:
     async with cockpit() as seen:
         await seen.press("6", "j", "j", "enter")
         await seen.until(lambda: "There is no container-kill on this cluster." in seen.toasts)
-        assert "pod-kill is the same there" in seen.toasts
+        assert "pod-kill has the same effect" in seen.toasts
         assert not isinstance(seen.app.screen, DrillDialog)
         seen.app.clear_notifications()
         row = next(row for row in faults(seen.app).rows if row.key == "network-partition")
         assert row.cells[-1] == ("no", "warning")
         faults(seen.app).move_to("network-partition")
-        await seen.sees("Not here: pods of a local cluster share the network of this machine")
+        await seen.sees(
+            "Not available here: pods of a local cluster share the network of this machine"
+        )
         await seen.press("colon", *"drill frob", "enter")
         await seen.until(lambda: "no fault and no game day 'frob'" in seen.toasts)
         await seen.press("X")
@@ -118,7 +120,7 @@ async def test_form_has_presets_shows_mistakes_and_scrolls(cockpit: Open) -> Non
         await seen.press("6", "enter", "ctrl+r")
         await seen.sees("replicas-ready; throughput >= 80")
         await seen.press("ctrl+s")
-        await seen.sees("It passes with: replicas-ready, throughput")
+        await seen.sees("It passes if: replicas-ready, throughput")
         await seen.press("n")
         await seen.until(lambda: isinstance(seen.app.screen, DrillDialog))
         await seen.press("escape", "j", "enter")
@@ -439,7 +441,9 @@ async def test_a_drill_that_is_over_has_a_page_with_who_saw_what(cockpit: Open) 
         await seen.press("enter")
         assert isinstance(seen.app.screen, DrillScreen)
         await seen.sees("checkpoint restored", "+700 ms", "telemetry", "steps lost  12")
-        await seen.sees("counted against max_failures", "the backend was away from 12 s to 13 s")
+        await seen.sees(
+            "counted against max_failures", "the backend sent no data from 12 s to 13 s"
+        )
         await seen.sees("2 more restarts are left")
         await seen.press("G")
         await seen.sees(

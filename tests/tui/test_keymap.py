@@ -40,7 +40,7 @@ def moved() -> Iterator[None]:
 
 def test_text_of_an_empty_view_has_the_moved_key(moved: None) -> None:
     text = no_run(ViewState(Store(), 0.0))
-    assert text == "No training run yet. Press f8 to launch a job."
+    assert text == "No run yet. Press f8 to launch a job."
 
 
 def test_a_key_is_moved_and_the_others_stay() -> None:

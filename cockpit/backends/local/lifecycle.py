@@ -51,9 +51,9 @@ class StartError(CockpitError):
     raised.
     """
 
-    def __init__(self, what: str, log: Sequence[str]) -> None:
+    def __init__(self, what: str, log: Sequence[str], todo: str = "") -> None:
         self.log = tuple(line for line in map(clean, log) if line)
-        super().__init__(what, " / ".join(one_line(line) for line in self.log[-2:]))
+        super().__init__(what, " / ".join(one_line(line) for line in self.log[-2:]), todo)
 
 
 async def up(
@@ -99,7 +99,10 @@ async def up(
         # Cancelled and interrupted too: what was started would be left running otherwise.
         with uninterrupted():
             if is_ours and files.directory.is_dir():
-                down(name)
+                try:
+                    down(name)
+                except CockpitError as left:  # the first error is the cause
+                    progress(f"Warning: {left.what} {left.why} Run: cockpit local down {name}")
             for line in error.log if isinstance(error, StartError) else ():
                 progress(line)
         raise
@@ -209,7 +212,9 @@ def _check_start(name: str, operator: subprocess.Popen[bytes], *, late: bool) ->
         late_pods = [pod for pod in cluster.pods if not pod.ready]
         log = files.pod_log(late_pods[0].name) if late_pods else files.operator_log
         raise StartError(
-            f"Local cluster {name} did not come up in time: {cluster.message}", _log_end(log)
+            f"Local cluster {name} did not start in time: {cluster.message}",
+            _log_end(log),
+            "If this host is busy, try again later, or start fewer workers.",
         )
     return cluster
 
@@ -229,9 +234,9 @@ def _check_machine(pods: int) -> None:
     needed = pods * (POD_DISK_BYTES + OBJECT_STORE_BYTES)
     if (free := shutil.disk_usage("/tmp").free) < needed:
         raise CockpitError(
-            "There is too little room in /tmp for a local cluster.",
+            "There is too little free space in /tmp for a local cluster.",
             f"{pods} pods need {needed / 1e6:.0f} MB; {free / 1e6:.0f} MB are free.",
-            "Make room, or ask for fewer workers.",
+            "Free some space, or start fewer workers.",
         )
 
 

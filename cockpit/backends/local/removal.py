@@ -32,7 +32,7 @@ def down(name: str, *, uid: str = "") -> int:
     files = ClusterFiles.of(check_name(name))
     if not files.directory.is_dir():
         names = ", ".join(path.name for path in _directories()) or "none"
-        raise UsageError(f"There is no local cluster {name!r}.", f"There is: {names}.")
+        raise UsageError(f"There is no local cluster {name!r}.", f"Available: {names}.")
     with uninterrupted():
         return _remove(files, uid)
 

@@ -41,7 +41,8 @@ def run(args: argparse.Namespace) -> int:
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if args.tty and not on_terminal:
         raise UsageError(
-            "-t needs a terminal, and this is a pipe or a file.", todo="Leave it out, or use -i."
+            "-t needs a terminal, but standard input or output is not one.",
+            todo="Leave it out, or use -i.",
         )
     if not args.command and not on_terminal:
         raise UsageError(

@@ -57,10 +57,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(store: Store, name: str, *, suspended: bool) -> list[str]:
     if not suspended:
-        plan = [f"Have the pods of cluster {name} created again: the head's and the workers'."]
+        plan = [f"Unsuspend cluster {name}: KubeRay creates the head and the workers again."]
         return [*plan, *owned_by_queue(store, suspended=False)]
     living = sum(pod.ended_s is None for pod in store.pods.values())
-    plan = [f"Suspend cluster {name}: its {living} pods go, the head too, and what runs on them."]
+    plan = [f"Suspend cluster {name}: this deletes its {living} pods, including the head."]
     run = current_run(store)
     if run is not None and not run.state.is_over:
         plan.append(
@@ -71,7 +71,8 @@ def _plan(store: Store, name: str, *, suspended: bool) -> list[str]:
     if alive:
         plan.append(f"These jobs end: {', '.join(alive)}.")
     plan += owned_by_queue(store, suspended=True)
-    plan.append("Ray forgets its jobs and logs. Get the pods back with: cockpit unsuspend")
+    plan.append("Ray's logs and list of jobs are lost.")
+    plan.append("To create the pods again: cockpit unsuspend")
     return plan
 
 

@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         parser,
         "--group",
         "NAME=N",
-        "a group of its own name and size, instead of --workers; repeatable",
+        "a worker group of this name and size, instead of --workers; repeatable",
     )
     parser.add_argument("--cpus", type=float, default=1.0, help="CPUs of each worker (default 1)")
     parser.add_argument("--gpus", type=float, default=0.0, help="GPUs of each worker (default 0)")
@@ -74,7 +74,7 @@ def stop(args: argparse.Namespace, wanted: str) -> int:
     if cluster is None:
         raise UnreachableError(
             f"There is no local cluster {name!r}.",
-            f"There is: {', '.join(c.name for c in list_clusters()) or 'none'}.",
+            f"Available: {', '.join(c.name for c in list_clusters()) or 'none'}.",
         )
     living = sum(pod.phase is not PodPhase.FAILED for pod in cluster.pods)
     if living or cluster.operator_alive:

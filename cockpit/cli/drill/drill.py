@@ -60,14 +60,14 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "--max-pods",
         type=int,
         metavar="N",
-        help="run, plan: a drill that hits more pods is refused, a game day's too",
+        help="run, plan: refuse drills that act on more pods, also in a game day",
     )
     parser.add_argument(
         "--max-share",
         type=float,
         metavar="X",
-        help="run, plan: as --max-pods, for the share of a worker group (default: a third, and at "
-        "least one pod)",
+        help="run, plan: refuse drills that act on a larger share of a worker group (default: a "
+        "third, and at least one pod)",
     )
     fault.add_argument("--allow-head", action="store_true", help="allow the head as a target")
     wanted = parser.add_argument_group("run, plan: the hypothesis")

@@ -30,7 +30,7 @@ def plan(args: argparse.Namespace) -> DrillPlan:
     given = dict(_pair(text) for text in args.set)
     if args.for_s is not None:
         if not any(one.name == "for_s" for one in kind.parameters):
-            raise UsageError(f"Fault {kind.name} lasts as long as it does: it has no for_s.")
+            raise UsageError(f"Fault {kind.name} has no duration: it has no parameter for_s.")
         given["for_s"] = f"{args.for_s:g}"
     target = TargetSpec(args.target, args.count, tuple(args.group), args.allow_head)
     timeouts = Timeouts()

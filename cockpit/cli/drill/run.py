@@ -114,7 +114,7 @@ def _fault_or_game_day(args: argparse.Namespace) -> tuple[GameDay | None, DrillP
         near = perhaps(args.name, (*file.shipped(), *NAMES))
         raise UsageError(
             f"There is no fault and no game day {one_line(args.name, 60)!r}{near}",
-            todo="cockpit drill list shows all; a file of your own is named by its path.",
+            todo="cockpit drill list lists them. For your own game day, pass the path of its file.",
         )
     drill_plan.require_no_flags_of_a_fault(args)
     day = file.game_day(args.name)

@@ -54,7 +54,7 @@ def local(clusters: Sequence[LocalCluster], wanted: str) -> str:
             return wanted
         raise UnreachableError(
             f"There is no local cluster {wanted!r}.",
-            f"There is: {', '.join(names) or 'none'}.",
+            f"Available: {', '.join(names) or 'none'}.",
             f"Start it with: cockpit local up {wanted}",
         )
     if not names:
@@ -76,7 +76,7 @@ def nothing_there(where: Place) -> UnreachableError:
     if where.cluster:
         return UnreachableError(
             f"There is no local cluster {one_line(where.cluster)!r}.",
-            "No local cluster has that name, and there is no kubeconfig to look further.",
+            "It is not among the local clusters, and there is no kubeconfig.",
             f"Start it with: cockpit local up {one_line(where.cluster)}",
         )
     return UnreachableError(
@@ -98,20 +98,20 @@ def one_of(refs: Sequence[ClusterRef], wanted: ClusterRef, elsewhere: Sequence[C
         raise SeveralError(
             f"There are {len(refs)} RayClusters in {where}.",
             f"Choose one: {_listed(refs, wanted)}.",
-            "cockpit clusters shows all of them with their health.",
+            "cockpit clusters lists all, with their health.",
             refs,
         )
     if elsewhere:
         raise SeveralError(
             f"There is no RayCluster in {where}.",
-            f"There is: {_listed(elsewhere, wanted)}.",
-            "Name one; cockpit clusters shows all of them with their health.",
+            f"Available: {_listed(elsewhere, wanted)}.",
+            "Select one of them. cockpit clusters lists all, with their health.",
             elsewhere,
         )
     raise UnreachableError(
         f"There is no RayCluster in {where}.",
-        "The namespace is empty of them; others may not be seen, or have none either.",
-        "Name another with -n NAMESPACE or --context NAME; see: cockpit clusters",
+        "Other namespaces have none either, or you may not list them.",
+        "Select another with -n NAMESPACE or --context NAME; see: cockpit clusters",
     )
 
 

@@ -13,12 +13,12 @@ from cockpit.session.session import Session
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--yes", "-y", action="store_true", help="do it without asking")
-    parser.add_argument("--dry-run", action="store_true", help="print what it would do, and exit")
+    parser.add_argument("--yes", "-y", action="store_true", help="skip the confirmation")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan, and change nothing")
     parser.add_argument(
         "--i-mean",
         metavar="CLUSTER",
-        help="with --yes on a protected cluster: its name again",
+        help="the cluster's name, required with --yes on a protected cluster",
     )
 
 
@@ -53,19 +53,20 @@ def confirmed(
         return True
     if not sys.stdin.isatty():
         raise UsageError(
-            "This changes the cluster and asks first, but standard input is no terminal.",
-            todo="Add --yes to do it, or --dry-run to see what it would do.",
+            "This changes the cluster and asks for confirmation, but standard input is not a "
+            "terminal.",
+            todo="Add --yes to confirm, or --dry-run to print only the plan.",
         )
     if protected:
         assert on is not None
-        question = f"Type the cluster's name, {one_line(on.name)}, to do it: "
+        question = f"Type the cluster's name, {one_line(on.name)}, to confirm: "
     else:
-        question = "Do it? [y/N] "
+        question = "Continue? [y/N] "
     print(question, end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline().strip()
     if answer == on.name if on and protected else answer.lower() in ("y", "yes"):
         return True
-    print("Left as it was.", file=sys.stderr)
+    print("Nothing was changed.", file=sys.stderr)
     return False
 
 
@@ -124,8 +125,8 @@ ACTIONS = {
     "scale": "scale this cluster",
     "delete_pod": "delete pods here",
     "exec": "run commands in pods here",
-    "launch": "reach the dashboard, and so submit or end jobs here",
-    "rayjob": "make or end RayJobs here",
+    "launch": "reach the dashboard, which is needed to submit and stop jobs",
+    "rayjob": "create or delete RayJobs here",
     "suspend": "suspend or resume this cluster",
     "cordon": "cordon Kubernetes nodes",
     "manifest": "read objects here",

@@ -113,8 +113,8 @@ def _local(where: Place, log: Log) -> Backend | None:
         if configured:
             name = cluster_choice.local(meant, where.cluster)
             log(
-                f"Taken: local cluster {name}. There is a kubeconfig too: use --context NAME for a "
-                "cluster there, --local for this one."
+                f"Using local cluster {name}. There is also a kubeconfig: to use one of its "
+                "clusters, add --context NAME."
             )
     from cockpit.backends.local import LocalBackend
 

@@ -24,8 +24,7 @@ class Parser(argparse.ArgumentParser):
         formatter = self._get_formatter()
         formatter.add_usage(None, own, [])
         usage = formatter.format_help().rstrip()
-        # By the groups' names below, as options: alone they would look like arguments.
-        groups = "[options: where, how]"
+        groups = "[cluster options] [global options]"
         if len(usage.splitlines()[-1]) + 1 + len(groups) > formatter._width:
             usage += "\n" + " " * len(f"usage: {self.prog}")
         return super().format_help().replace(self.format_usage().rstrip(), f"{usage} {groups}")
@@ -34,24 +33,28 @@ class Parser(argparse.ArgumentParser):
 def common_flags() -> argparse.ArgumentParser:
     """Flags that every verb takes, before or after its name. Unset ones are absent."""
     flags = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
-    where = flags.add_argument_group("where")
+    where = flags.add_argument_group("cluster options")
     where.add_argument("--local", action="store_true", help="a local cluster on this machine")
     where.add_argument("--context", metavar="NAME", help="Kubernetes: a context of the kubeconfig")
     where.add_argument("--namespace", "-n", metavar="NAME", help="Kubernetes: the namespace")
     where.add_argument("--cluster", metavar="NAME", help="the cluster's name")
-    where.add_argument("--address", metavar="URL", help="any Ray cluster: its dashboard's URL")
+    where.add_argument("--address", metavar="URL", help="a Ray cluster, by its dashboard's URL")
     where.add_argument("--hosts", metavar="FILE", help="a cluster on the hosts of this TOML file")
-    where.add_argument("--kubeconfig", metavar="FILE", help="in place of KUBECONFIG")
+    where.add_argument("--kubeconfig", metavar="FILE", help="instead of KUBECONFIG")
     where.add_argument(
-        "--dashboard-url", metavar="URL", help="Kubernetes: the dashboard, not through the API"
+        "--dashboard-url",
+        metavar="URL",
+        help="Kubernetes: the dashboard's URL, to bypass the API server",
     )
     where.add_argument(
         "--token-secret",
         metavar="NAME",
-        help="Kubernetes: a Secret to read Ray's token from, if KubeRay did not make it",
+        help="Kubernetes: the Secret with Ray's token, if KubeRay did not create it",
     )
-    where.add_argument("--profile", metavar="NAME", help="a profile of cockpit config")
-    how = flags.add_argument_group("how")
+    where.add_argument(
+        "--profile", metavar="NAME", help="a profile of the configuration: see cockpit config"
+    )
+    how = flags.add_argument_group("global options")
     how.add_argument(
         "--read-only", action="store_true", help="refuse everything that changes the cluster"
     )

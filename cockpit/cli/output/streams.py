@@ -94,7 +94,9 @@ NO_SCREEN = ("dumb", "unknown")
 def require_terminal(todo: str) -> None:
     """Raise UsageError without a terminal; `todo` describes the alternative."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("The UI needs a terminal, and this is a pipe or a file.", todo=todo)
+        raise UsageError(
+            "The UI needs a terminal, but standard input or output is not one.", todo=todo
+        )
     if (name := os.environ.get("TERM", "")) in NO_SCREEN:
         raise UsageError(
             f"The UI needs a terminal that can move its cursor, and TERM is {name}.",

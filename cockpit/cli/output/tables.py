@@ -65,7 +65,7 @@ class _Output(argparse.Action):
         name, equals, template = str(values).partition("=")
         if name not in (self.const or ()) or bool(equals) != (name == "jsonpath"):
             known = ", ".join(self.const or ())
-            raise argparse.ArgumentError(self, f"no format {values!r}; there is {known}")
+            raise argparse.ArgumentError(self, f"no format {values!r}; available: {known}")
         if equals:
             from cockpit.cli.output import jsonpath
 

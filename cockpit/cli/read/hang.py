@@ -116,4 +116,4 @@ def _chosen(store: Store, name: str) -> RunView | None:
         if name in (of.id, of.name, of.submission_id):
             return of
     known = ", ".join(dict.fromkeys(run.name or run.id for run in runs)) or "none"
-    raise UsageError(f"There is no run {name!r}.", f"There is: {known}.")
+    raise UsageError(f"There is no run {name!r}.", f"Available: {known}.")

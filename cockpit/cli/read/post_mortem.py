@@ -115,7 +115,7 @@ def _run_of(subject: Subject, name: str) -> RunView | None:
             there = [of.name or of.id for of in runs.values()] + list(subject.store.jobs)
             raise UsageError(
                 f"There is no run or job {one_line(name)!r} in it.",
-                f"There is: {', '.join(dict.fromkeys(there)) or 'none'}.",
+                f"Available: {', '.join(dict.fromkeys(there)) or 'none'}.",
             )
     return newest[0] if newest else None
 

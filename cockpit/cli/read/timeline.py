@@ -80,7 +80,7 @@ def chosen(store: Store, name: str) -> tuple[str, RunView | None]:
         if name in (job.id, job.ray_id, job.rayjob):
             return job.ray_id, None
     names = ", ".join([*store.jobs, *(run.name for run in runs if run.name)]) or "none"
-    raise UsageError(f"There is no job or run {name!r}.", f"There is: {names}.")
+    raise UsageError(f"There is no job or run {name!r}.", f"Available: {names}.")
 
 
 def _ray_id(store: Store, run: RunView) -> str:

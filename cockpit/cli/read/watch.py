@@ -82,7 +82,7 @@ class Watched:
             if self._wanted and not any(map(self._means, self._names)):
                 listed = ", ".join(name or run_id for run_id, name in self._names.items())
                 self._print_once(
-                    f"Waiting for a run {self._wanted!r}. There is: {listed or 'none'}."
+                    f"Waiting for a run {self._wanted!r}. Available: {listed or 'none'}."
                 )
             elif not self._names:
                 self._print_once("Waiting for a run.")

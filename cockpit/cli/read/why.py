@@ -111,5 +111,5 @@ def _chosen(store: Store, name: str) -> tuple[str, tuple[Cause, ...]]:
     names = [run.name or run.id for run in runs] + list(store.jobs)
     raise UsageError(
         f"There is no run or job {name!r}.",
-        f"There is: {', '.join(dict.fromkeys(names)) or 'none'}.",
+        f"Available: {', '.join(dict.fromkeys(names)) or 'none'}.",
     )

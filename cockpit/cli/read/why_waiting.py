@@ -85,7 +85,7 @@ def _of_job(args: argparse.Namespace, session: Session, job: Job) -> Chain:
 def _missing(kind: str, name: str, known: object) -> UsageError:
     names = ", ".join(each for each in known if each) if isinstance(known, (list, dict)) else ""
     title = "RayJob" if kind == "job" else kind
-    return UsageError(f"There is no {title} {one_line(name)!r}.", f"There is: {names or 'none'}.")
+    return UsageError(f"There is no {title} {one_line(name)!r}.", f"Available: {names or 'none'}.")
 
 
 def _row(found: Chain) -> dict[str, object]:

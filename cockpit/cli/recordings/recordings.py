@@ -53,13 +53,13 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "History Server (default: the newest of --cluster)",
     )
     parser.add_argument(
-        "--tag", action="append", default=[], metavar="TAG", help="only with this one; repeatable"
+        "--tag", action="append", default=[], metavar="TAG", help="only with this tag; repeatable"
     )
     parser.add_argument(
         "--filter",
         default="",
         metavar="TEXT",
-        help="only those with this text, or that meet a comparison with a field of -o json, such "
+        help="only with this text, or that match a comparison of a field of -o json, such "
         "as 'state=errored goodput_percent<80'",
     )
     parser.add_argument(
@@ -131,7 +131,7 @@ def _value(value: object) -> float | str | None:
 def _sorted(rows: Sequence[dict[str, Any]], by: str) -> list[dict[str, Any]]:
     """The largest first, those without a value last. Raises UsageError."""
     if rows and by not in rows[0]:
-        raise UsageError(f"There is no column {by!r}.", f"There is: {', '.join(rows[0])}.")
+        raise UsageError(f"There is no column {by!r}.", f"Available: {', '.join(rows[0])}.")
 
     def key(row: dict[str, Any]) -> tuple[bool, float, str]:
         value = row[by]

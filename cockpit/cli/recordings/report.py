@@ -143,7 +143,7 @@ def read(name: str) -> tuple[str, str, Document]:
             raise UsageError(
                 f"{path.name} holds no run yet.",
                 "It has no event of one.",
-                "cockpit recordings lists what there is.",
+                "cockpit recordings lists them.",
             )
         trouble = [f"The recording is damaged: {recording.damage}."] if recording.damage else []
         if recording.dropped:

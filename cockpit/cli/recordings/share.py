@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     from cockpit.tui.replay.frames import film, frames, times
 
     if unknown := [name for name in views if name not in KNOWN]:
-        raise UsageError(f"There is no view {unknown[0]!r}.", f"There is: {', '.join(KNOWN)}.")
+        raise UsageError(f"There is no view {unknown[0]!r}.", f"Available: {', '.join(KNOWN)}.")
     player = Player(opened(Library(paths.state_dir()).find(args.recording)), paused=True)
     moments = times(player, args.frames)
     on_terminal = sys.stderr.isatty()

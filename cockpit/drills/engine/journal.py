@@ -147,7 +147,7 @@ class Journal:
         return CockpitError(
             f"The journal of undo in {self.directory} cannot be written.",
             error.strerror or str(error),
-            "Make room there, or set XDG_STATE_HOME to a directory of yours.",
+            "Free some disk space there, or set XDG_STATE_HOME to another directory of yours.",
         )
 
     def _read(self, path: Path) -> Entry | Unreadable | None:

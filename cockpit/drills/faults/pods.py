@@ -67,7 +67,9 @@ FAULTS = (
         "container-kill", "SIGKILL all processes of the Ray container in a worker pod",
         Aim.POD, container_kill, needs=("exec in the pod",), repair="the container is restarted",
         unavailable=NO_EXEC
-        | dict.fromkeys(("local", "ssh"), "a pod is its processes: pod-kill is the same there"),
+        | dict.fromkeys(
+            ("local", "ssh"), "pods have no containers; pod-kill has the same effect"
+        ),
     ),
     Fault(
         "head-kill", "delete the head pod with no grace period; GCS and drivers end", Aim.HEAD,

@@ -99,7 +99,7 @@ def _place(victims: Victims, path: str, what: str) -> tuple[Pod, str]:
     if not path:
         raise CockpitError(
             f"There is no {what} yet.",
-            "The run has reported no checkpoint." if victims.run_id else "No run is going.",
+            "The run has reported no checkpoint." if victims.run_id else "No run is active.",
             "Wait for the first one: cockpit runs",
         )
     if "://" in path:

@@ -59,16 +59,16 @@ def _lines(store: Store, run: RunView | None, pod: Pod, grace_s: float) -> tuple
     ranks = ranks_on_pod(run, pod) if attempt is not None else ()
     if run is not None and attempt is not None and ranks:
         after = (
-            "resumes from its last checkpoint"
+            "the run resumes from its last checkpoint"
             if _has_checkpoint(run)
-            else "the next one starts from the beginning: the run has reported no checkpoint"
+            else "the next attempt starts from the beginning: the run has reported no checkpoint"
         )
         lines.append(
-            f"It carries {format.ranks(ranks, most=16)} of {run.world_size or 0} of run "
+            f"It runs {format.ranks(ranks, most=16)} of {run.world_size or 0} of run "
             f"{run.name}: attempt {attempt.number} ends near step {run.step or 0}, and {after}."
         )
     else:
-        lines.append("No rank of a run is on it.")
+        lines.append("It runs no rank.")
     return tuple(lines)
 
 

@@ -156,9 +156,9 @@ def _no_rank(store: Store) -> CockpitError:
     telemetry = store.sources.get("telemetry")
     if telemetry is None or not telemetry.ok:
         # Without a response it is not known whether there is none.
-        why = one_line(telemetry.error) if telemetry is not None else "telemetry did not answer"
+        why = one_line(telemetry.error) if telemetry is not None else "telemetry has not responded"
         return CockpitError(what, f"The runs are not known: {why}.", "Try again: cockpit status")
-    return CockpitError(what, "No run is going.", "Launch one: cockpit launch checkpointed")
+    return CockpitError(what, "No run is active.", "Launch one: cockpit launch checkpointed")
 
 
 def _strip(select: str) -> str:

@@ -104,7 +104,7 @@ def _spikes(run: RunView, since: float, limits: Thresholds) -> list[Finding]:
         f"The loss jumped to {now:.4g} from {middle:.4g}",
         f"{(now - middle) / max(sigma, 1e-12):.0f} robust sigmas above the {BEFORE} records before;"
         f" threshold {limits.spike_sigmas:g}",
-        "Look at the gradient norm and the data; clip gradients if it comes again",
+        "Look at the gradient norm and the data; clip gradients if it happens again",
     )
 
 

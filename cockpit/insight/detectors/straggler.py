@@ -175,7 +175,7 @@ def _straggler(
         f"{it.excess_percent:.0f} % of each step is lost waiting for it",
         f"Score {it.score:.1f} (threshold {limits.straggler_sigmas:g}, and "
         f"{limits.straggler_percent:g} % of a step){past}",
-        "Look at its stack and its node: throttling, a neighbour, a slow disk, uneven input",
+        "Look at its stack and its node: throttling, a noisy neighbor, a slow disk, uneven input",
         run.id,
     )
 

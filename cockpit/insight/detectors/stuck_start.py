@@ -34,7 +34,8 @@ def find(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:
     age_s = now_s - since_s
     if age_s <= limits.between_s:
         return []
-    which = "again" if run.attempts else "yet"
+    has_ended = any(attempt.ended_s is not None for attempt in run.attempts.values())
+    started = "restarted" if has_ended else "started"
     reason = f": {one_line(run.message, 160)}" if run.message else ""
     job = run.submission_id or "JOB"
     return [
@@ -42,15 +43,14 @@ def find(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:
             "stuck-start",
             f"run {run.id}",
             Severity.WARNING,
-            f"The ranks are not up {which} after {in_seconds(age_s, 0)}, the run is "
-            f"{run.state.value}"
-            f"{reason}",
+            f"The ranks have not {started} after {in_seconds(age_s, 0)}; the run is "
+            f"{run.state.value}{reason}",
             f"Threshold: {in_seconds(limits.between_s)}; before the first attempt only if the idle "
             "cluster would have enough resources",
             "See why pods are missing: cockpit pods, cockpit events; or add workers: cockpit scale"
             if lacks
-            else "See what is free: cockpit exec HEAD -- ray status; and which job has the rest: "
-            f"cockpit jobs. If none has: cockpit stop {job}, and launch it again",
+            else "See what resources are free: cockpit exec HEAD -- ray status; and which job uses "
+            f"the rest: cockpit jobs. If no job does: cockpit stop {job}, and launch it again",
             run.id,
         )
     ]

@@ -33,7 +33,7 @@ def gaps(store: Store, drill: Drill, instants: tuple[Instant, ...]) -> list[str]
             else:
                 ended_s = gap.ended_s - drill.injected_s
                 lines.append(
-                    f"{name} was away from {in_seconds(began_s, 1)} to "
+                    f"{name} sent no data from {in_seconds(began_s, 1)} to "
                     f"{in_seconds(ended_s, 1)}: {gap.why}"
                 )
     return lines

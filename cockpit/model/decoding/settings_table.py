@@ -37,7 +37,7 @@ def checked(
     found: dict[str, Any] = {}
     for key, value in raw.items():
         if key not in types:
-            known = f"There are: {', '.join(sorted(types))}."
+            known = f"Available: {', '.join(sorted(types))}."
             raise UsageError(f"{prefix}{one_line(key)} is no setting.", known, todo)
         kind = _AT_LEAST_0.get(types[key], types[key])
         try:

@@ -104,7 +104,7 @@ class Library:
             if "/" not in name and inside.exists():
                 return inside
             raise UsageError(
-                f"There is no recording {name}.", todo="cockpit recordings lists what there is."
+                f"There is no recording {name}.", todo="cockpit recordings lists them."
             )
         rows = self.list()
         for wanted in (
@@ -127,7 +127,7 @@ class Library:
         raise UsageError(
             f"There is no recording {name!r}.",
             "" if rows else f"There are none in {self.directory}.",
-            "cockpit recordings lists what there is; cockpit record makes one.",
+            "cockpit recordings lists the recordings; cockpit record creates one.",
         )
 
     def delete(self, path: Path) -> None:

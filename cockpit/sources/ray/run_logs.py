@@ -98,7 +98,7 @@ def _chosen(
     known = ", ".join(dict.fromkeys([run.name or run.id for run in runs] + list(by_id)))
     raise UsageError(
         f"There is no run or job {name!r}." if name else "There is no run or job.",
-        f"There is: {known}." if known else "",
+        f"Available: {known}." if known else "",
     )
 
 

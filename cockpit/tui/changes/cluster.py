@@ -71,7 +71,7 @@ async def cordon(app: AppBase, name: str, cordoned: bool | None = None) -> None:
 def _taken(store: Store, name: str) -> list[str]:
     """The effect of suspending."""
     pods = len([pod for pod in store.pods.values() if pod.ended_s is None])
-    lines = [f"Suspend cluster {name}: all its {plural(pods, 'pod')} go, the head too."]
+    lines = [f"Suspend cluster {name}: deletes all {plural(pods, 'pod')}, including the head."]
     going = [job for job in store.jobs.values() if not job.status.is_over]
     if going:
         names = ", ".join(job.id for job in going[:3]) + (" …" if len(going) > 3 else "")
@@ -80,7 +80,7 @@ def _taken(store: Store, name: str) -> list[str]:
     if runs:
         lines.append(f"Run {', '.join(runs)} ends; it can resume from its last checkpoint.")
     lines += owned_by_queue(store, suspended=True)
-    lines.append("What is only in the pods is lost: logs, files, Ray's own list of jobs.")
+    lines.append("Data that exists only in the pods is lost: logs, files, Ray's list of jobs.")
     return lines
 
 

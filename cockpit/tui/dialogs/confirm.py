@@ -51,7 +51,7 @@ class Confirm(Dialog[bool]):
             for line in self.lines:
                 yield Static(line, classes="line", markup=False)
             if self.typed:
-                yield Static(f"Type {self.typed} to do it.", classes="line", markup=False)
+                yield Static(f"Type {self.typed} to confirm.", classes="line", markup=False)
                 yield Input(placeholder=self.typed, compact=True)
             with Horizontal():
                 no = "No (n)" if not self.typed else "No (esc)"

@@ -122,7 +122,8 @@ class DrillDialog(Dialog[DrillForm | None]):
         self.query_one("VerticalScroll").border_title = f"Drill · {kind.name}"
         needs = f" Needs: {', '.join(kind.needs)}." if kind.needs else ""
         text = f"{kind.summary}.{needs} End of the fault: {kind.ending}."
-        self.query_one("#about", Static).update(f"{text} Not here: {why}." if why else text)
+        unavailable = f" Not available here: {why}." if why else ""
+        self.query_one("#about", Static).update(text + unavailable)
         box = self.query_one("#parameters")
         async with box.batch():
             await box.remove_children()

@@ -33,7 +33,7 @@ class Alerting(Viewing):
             return
         view = self.view.chosen()
         if view is None or view.cleared_s is not None:
-            text = "There is no alert." if view is None else "This alert is over."
+            text = "There is no alert." if view is None else "This alert is already cleared."
             self.cockpit.notify(text, timeout=3, markup=False)
             return
         self._dispatch(view.alert.id, silence_s)

@@ -40,8 +40,12 @@ def starting(state: ViewState) -> Content:
         if not state.progress:
             parts.append(Content.styled("Connecting …\n", "$muted"))
     for number, line in enumerate(state.progress, start=1):
-        last = number == len(state.progress) and state.failure is None
-        mark = Content.styled("· " if last else "✓ ", "$warning" if last else "$good")
+        if state.failure is not None:
+            mark = Content.styled("· ", "$muted")  # which step failed is in the message
+        elif number == len(state.progress):
+            mark = Content.styled("· ", "$warning")
+        else:
+            mark = Content.styled("✓ ", "$good")
         parts += [mark, Content(f"{one_line(line)}\n")]
     if state.failure is not None:
         error = state.failure

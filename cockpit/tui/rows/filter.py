@@ -99,7 +99,7 @@ def parsed(text: str, names: Mapping[str, str], marks: Collection[str] = ()) -> 
         name, by, value = match["name"].casefold(), match["by"], match["value"]
         if name not in names:
             columns = ", ".join(sorted(set(names)))
-            problem = f"there is no column {match['name']}; there is {columns}"
+            problem = f"there is no column {match['name']}; available: {columns}"
         elif by in _COMPARE and number(value) is None:
             problem = f"{value} is no number to compare {match['name']} with"
         else:

@@ -10,7 +10,7 @@ from textual.content import Content
 
 from cockpit import format
 from cockpit.model.cluster import ClusterHealth, ClusterRef, Pod, PodPhase, WorkerGroup
-from cockpit.model.run import JobStatus, RunState
+from cockpit.model.run import Job, JobStatus, RunState
 from cockpit.model.text import one_line
 from cockpit.store import attempt_events
 from cockpit.store.run import AttemptView, RunView
@@ -59,16 +59,26 @@ def run_status(run: RunView) -> str:
 
 
 def no_run(state: ViewState) -> str:
-    """Why there is no run, and what to do. A script takes its time to import what it needs."""
-    going = [job for job in state.store.jobs.values() if not job.status.is_over]
-    if not going:
-        return f"No training run yet. Press {shown_key('launch')} to launch a job."
-    job = going[-1]
+    """Why there is no run, and what to do."""
+    return " ".join(no_run_lines(state))
+
+
+def no_run_lines(state: ViewState) -> tuple[str, ...]:
+    """The sentences of `no_run`, for a narrow panel."""
+    job = job_to_run(state)
+    if job is None:
+        return ("No run yet.", f"Press {shown_key('launch')} to launch a job.")
     since = "" if job.started_s is None else f" for {format.age(age_s(job.started_s, state.now_s))}"
     return (
-        f"No training run yet: {one_line(job.id)} is {job.status.value}{since}. "
-        f"Press {shown_key('all_logs')} for its logs."
+        "No run yet.",
+        f"Job {one_line(job.id)} is {job.status.value}{since}.",
+        f"Press {shown_key('all_logs')} for its logs.",
     )
+
+
+def job_to_run(state: ViewState) -> Job | None:
+    """The newest job that is not over: its script may still import what it needs."""
+    return next((j for j in reversed(state.store.jobs.values()) if not j.status.is_over), None)
 
 
 def waiting(text: str) -> str:

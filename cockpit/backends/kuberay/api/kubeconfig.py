@@ -59,7 +59,7 @@ class KubeConfig(Struct, frozen=True):
             )
         raise UsageError(
             f"There is no context {one_line(wanted)!r} in the kubeconfig.",
-            f"There is: {one_line(', '.join(near)) or 'none'}.",
+            f"Available: {one_line(', '.join(near)) or 'none'}.",
             "Name it with --context NAME; see: cockpit contexts",
         )
 

@@ -298,9 +298,9 @@ class Pods:
                 await self._forget(pod)
             slow = pod.process is not None and pod.ready_s is None and not pod.is_over
             if slow and now - pod.started_s > SLOW_START_S:
-                text = pod.last_log_line()
+                text = f": {line}" if (line := pod.last_log_line()) else ""
                 waited_s = 10 * ((now - pod.started_s) // 10)
-                reason = f"not registered with Ray after {in_seconds(waited_s, 0)}: {text}"
+                reason = f"not registered with Ray after {in_seconds(waited_s, 0)}{text}"
                 pod.enter(pod.pod.phase, reason=reason)
 
     async def _forget(self, pod: LivePod) -> None:

@@ -57,13 +57,13 @@ def alert_of(store: Store, key: str | None) -> AlertView | None:
 
 
 def state_of(view: AlertView, now_s: float) -> str:
-    """`raised`, `seen`, `Zz 12 m` for a snooze with the remaining time, `over`."""
+    """`raised`, `acked`, `Zz 12 m` for a snooze with the remaining time, `cleared`."""
     if view.cleared_s is not None:
-        return "over"
+        return "cleared"
     if not is_quiet(view, now_s):
         return "raised"
     if view.snoozed_until_s is None:
-        return "seen"
+        return "acked"
     return f"Zz {format.age(view.snoozed_until_s - now_s)}"
 
 

@@ -55,7 +55,7 @@ class AlertsView(SortedView):
             yield Static(id="facts")
 
     def on_mount(self) -> None:
-        entitle(self.query_one("#details"), "What it is")
+        entitle(self.query_one("#details"), "Details")
 
     def redraw(self, state: ViewState) -> None:
         store, run = state.store, current_run(state.store)
@@ -75,7 +75,7 @@ class AlertsView(SortedView):
     def _heading(self, state: ViewState, shown: int, of: int) -> str:
         raised = len(state.store.alerts)
         past = len(state.store.alerts_past)
-        text = f"Alerts · {raised} raised, {past} past"
+        text = f"Alerts · {raised} raised, {past} cleared"
         return f"{text} · {shown} of {of} with “{self.order.text}”" if self.order.text else text
 
     def _diagnose(self, state: ViewState, run: RunView | None) -> None:

@@ -12,6 +12,8 @@ from cockpit.store.selectors import ranks_in_order
 from cockpit.store.series import Series
 from cockpit.store.store import Store
 from cockpit.tui.keys import shown_key
+from cockpit.tui.rows.text import job_to_run
+from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.charts.available_charts import (
     CPU,
     GPU,
@@ -106,7 +108,7 @@ class RunChart(LineChart):
 
 
 def shown_for(
-    run: RunView | None, charts: Iterable[RunChart], plots: Sequence[Plot]
+    state: ViewState, run: RunView | None, charts: Iterable[RunChart], plots: Sequence[Plot]
 ) -> list[RunChart]:
     """Charts of the plots, or of what the run reports instead; those left over are hidden."""
     drawn = in_place_of(plots, run)
@@ -115,14 +117,14 @@ def shown_for(
         chart.display = number < len(drawn)
         if chart.display:
             chart.set_plot(drawn[number])
-            chart.set_empty(no_samples(run))
+            chart.set_empty(no_samples(state, run))
             used.append(chart)
     return used
 
 
-def no_samples(run: RunView | None) -> str:
+def no_samples(state: ViewState, run: RunView | None) -> str:
     """The text of a chart without a curve: short, since a chart may be narrow."""
-    if run is None:
+    if run is None and job_to_run(state) is None:
         return f"No run yet. Press {shown_key('launch')} to launch a job."
     return f"No samples yet. Press {shown_key('all_logs')} for the logs."
 

@@ -69,7 +69,7 @@ def window_text(viewport: Viewport, reach: Reach | None, begun: float) -> str:
     """The visible range of the axis."""
     by = {Axis.STEP: " by step", Axis.SINCE: " since the start"}.get(viewport.axis, "")
     if viewport.span is None or reach is None:
-        return f"all of it{by}"
+        return f"whole run{by}"
     if viewport.end is None and viewport.by_step:
         return f"last {format.count(round(viewport.span))} steps"
     if viewport.end is None:

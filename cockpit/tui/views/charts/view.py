@@ -89,7 +89,7 @@ class ChartsView(View):
             marks = marks_on(marks_of(state.store, run, checkpoints=True), run, self.viewport)
             begun = begun_s(run)
         self._shown = Shown(run, reach, plots, page) if run and reach else None
-        empty = no_samples(run)
+        empty = no_samples(state, run)
         for plot, panel in zip(here, panels, strict=False):
             curves = []
             if run is not None and reach is not None:

@@ -71,7 +71,7 @@ def day_rows(refused: str = "") -> list[tuple[Day, Row]]:
                     Cell("game day", "muted"),
                     Cell(one_line(day.about, DAY_CELLS), style),
                     Cell("", "muted"),
-                    Cell(f"each of its {len(day.steps)} steps'", "muted"),
+                    Cell(f"see its {len(day.steps)} steps", "muted"),
                     _here(refused),
                 ),
                 style,

@@ -26,22 +26,22 @@ def preview_lines(
     lines.append(_reach(store, armed))
     wanted = [name_of(probe) for probe in plan.hypothesis]
     if plan.recover_within_s is not None:
-        wanted.append(f"the first new step within {format.in_seconds(plan.recover_within_s)}")
+        wanted.append(f"first new step within {format.in_seconds(plan.recover_within_s)}")
     if plan.max_steps_lost is not None:
         wanted.append(f"at most {plan.max_steps_lost} steps lost")
     if plan.max_time_lost_s is not None:
         wanted.append(f"at most {format.in_seconds(plan.max_time_lost_s)} lost")
     lines += commands_of((*plan.hypothesis, *plan.abort))
     if wanted:
-        lines.append(f"It passes with: {', '.join(wanted)}.")
-    lines.append(f"Seed {seed}. X aborts it, and undoes what it did.")
+        lines.append(f"It passes if: {', '.join(wanted)}.")
+    lines.append(f"Seed {seed}. X aborts the drill and undoes the fault.")
     return [*(f"⚠ {one_line(note, 300)}" for note in notes), *lines]
 
 
 def game_day_lines(day: GameDay, there: Here) -> list[str]:
     """Its steps, and which of them are not possible here."""
     about, *steps = step_lines(day, there)
-    end = "The targets of each drill are chosen when it begins. X aborts all of it."
+    end = "The targets of each drill are chosen when it begins. X aborts the game day."
     return [about, "\n".join(step.strip() for step in steps), end]
 
 
@@ -55,7 +55,7 @@ def _reach(store: Store, armed: Sequence[Armed]) -> str:
     parts += ["the HEAD: drivers on it die, and every run ends"] if len(hit) < len(pods) else []
     run = next((one.victims for one in armed if one.victims.run_id), None)
     again = any(one.fault.name == "random-kills" for one in armed)
-    reaches = "It begins with" if again else "It reaches"
+    reaches = "It begins with" if again else "It affects"
     if run is None:
         return f"{reaches} {', '.join(parts)}."
     if ranks:

@@ -22,7 +22,7 @@ from cockpit.tui.widgets.table.table import Cell, Column, Row
 HISTORY_COLUMNS = (
     Column("when", "WHEN", width=8),
     Column("drill", "DRILL", min_width=10),
-    Column("target", "HIT", min_width=15, grow=1, priority=2, cut="middle"),
+    Column("target", "TARGET", min_width=15, grow=1, priority=2, cut="middle"),
     Column("verdict", "VERDICT", width=8),
     Column("detected", "DETECTED", width=8, align="right", priority=4),
     Column("step", "NEW STEP", width=8, align="right"),

@@ -39,8 +39,8 @@ def about(kind: Fault, why: str) -> Content:
     """A fault: why it is unavailable, its requirements and its parameters."""
     facts = [
         ("needs", ", ".join(kind.needs)),
-        ("end", kind.ending),
-        ("takes", parameters_text(kind.parameters)),
+        ("end of the fault", kind.ending),
+        ("parameters", parameters_text(kind.parameters)),
     ]
     pairs = [
         Content.assemble(Content.styled(f"{name} ", "$muted"), f"{text}   ")
@@ -59,4 +59,4 @@ def of_day(day: Day, why: str = "") -> Content:
 
 
 def _not_here(why: str) -> list[Content]:
-    return [Content.styled(f"Not here: {one_line(why, 300)}", "$warning")] if why else []
+    return [Content.styled(f"Not available here: {one_line(why, 300)}", "$warning")] if why else []

@@ -82,7 +82,7 @@ def facts(found: Diagnosis, width: int) -> Content:
 
 def _eta(eta: Eta | None) -> tuple[str, str]:
     if eta is None:
-        return format.DASH, "needs a pace, and a number of steps or epochs to reach"
+        return format.DASH, "needs the pace of the run, and a target number of steps or epochs"
     low, high = format.duration(eta.low_s), format.duration(eta.high_s)
     span = f"{low} to {high}, " if low != high else ""
     at = clock(eta.at_s + eta.left_s)

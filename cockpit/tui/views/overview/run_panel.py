@@ -33,7 +33,7 @@ from cockpit.tui.rows.text import (
     attempt_end,
     clock,
     last_failed_attempt,
-    no_run,
+    no_run_lines,
     number_style,
     run_status,
     run_style,
@@ -97,7 +97,7 @@ def facts(
     `live` names the cause, the reported reason of the last restart, the verdict and its advice.
     """
     if run is None:
-        return Content.styled(no_run(view_state), "$muted")
+        return Content.styled("\n".join(no_run_lines(view_state)), "$muted")
     attempt = run.attempt
     state = [Content.styled(run_status(run), f"bold ${run_style(run)}")]
     if attempt is not None:

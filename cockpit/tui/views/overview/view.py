@@ -135,7 +135,7 @@ class OverviewView(View):
         if content is not None:
             alarms.update(content)
         marks = marks_of(state.store, run)
-        for chart in shown_for(run, self.query(RunChart), (LOSS, THROUGHPUT)):
+        for chart in shown_for(state, run, self.query(RunChart), (LOSS, THROUGHPUT)):
             chart.show_run(run, marks, state.now_s)
 
     def _recovery(self, state: ViewState) -> None:

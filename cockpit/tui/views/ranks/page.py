@@ -103,15 +103,15 @@ class RankScreen(DetailScreen):
         text = _about(state, run, rank, self.size.width - 2, self.size.height)
         about.update(text)
         marks = marks_of(state.store, run)
-        for chart in self._charts(run, text.plain.count("\n") + 1):
+        for chart in self._charts(state, run, text.plain.count("\n") + 1):
             chart.show_rank(run, rank, marks, state.now_s)
 
-    def _charts(self, run: RunView, about_lines: int) -> list[RunChart]:
+    def _charts(self, state: ViewState, run: RunView, about_lines: int) -> list[RunChart]:
         """Those with data and enough room; the others are hidden."""
         columns = 3 if self.has_class("-wide") else 2
         rows = max(1, (self.size.height - about_lines - FRAME_LINES) // CHART_LINES)
         shown: list[RunChart] = []
-        for chart in shown_for(run, self.query(RunChart), PLOTS):
+        for chart in shown_for(state, run, self.query(RunChart), PLOTS):
             has_data = chart.plot != GPU or has_gpus(run)
             chart.display = has_data and len(shown) < rows * columns
             if chart.display:
@@ -226,7 +226,7 @@ def _wrapped(name: str, facts: list[Fact], width: int, *, muted: bool) -> list[C
 
 def _attempt(rank: RankView, number: int, attempt: AttemptView) -> Content:
     began = clock(attempt.started_s) if attempt.started_s is not None else format.DASH
-    ended = f"ended {clock(attempt.ended_s)}" if attempt.ended_s is not None else "going"
+    ended = f"ended {clock(attempt.ended_s)}" if attempt.ended_s is not None else "running"
     at = next((p.node_ip for p in attempt.placements if p.rank == rank.rank), format.DASH)
     why = f" · {one_line(attempt.reason)}" if attempt.reason else ""
     return Content.assemble(

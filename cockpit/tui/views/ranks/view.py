@@ -94,7 +94,7 @@ class RanksView(SortedView):
         table.styles.height = shown.total + 1 if charts.display else "1fr"
         if charts.display:
             marks = marks_of(state.store, run)
-            for chart in shown_for(run, self.query(RunChart), PLOTS_BELOW):
+            for chart in shown_for(state, run, self.query(RunChart), PLOTS_BELOW):
                 chart.show_ranks(run, marks, state.now_s)
 
     def toggle_heat(self) -> None:

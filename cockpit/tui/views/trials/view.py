@@ -73,7 +73,7 @@ class TrialsView(SortedView):
             return Content.styled(f" {self.trials.problem}", "$warning")
         lines = self.trials.lines
         if not lines:
-            text = f" No Tune trials yet. Press {shown_key('launch')} to launch one, such as tune."
+            text = f" No Tune trials yet. Press {shown_key('launch')} to launch a job such as tune."
             return Content.styled(text, "$muted")
         parts = [Content(" ")]
         for experiment in store.experiments.values():
