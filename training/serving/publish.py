@@ -78,7 +78,7 @@ def _warn(what: str, settings: RunSettings) -> None:
 def _log(uri: str, settings: RunSettings, best: Candidate) -> None:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
-    # A second of CPU time in each process of each job, most of which never come here.
+    # Imported here: it takes a second of CPU time, and most processes of a job log no model.
     from mlflow import MlflowClient
 
     from training.serving.mlflow_model import save
