@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+# An installed package has its compiled modules: a command is not to compile them each time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 COCKPIT = str(Path(sys.executable).with_name("cockpit"))
 RAY = str(Path(sys.executable).with_name("ray"))
 
