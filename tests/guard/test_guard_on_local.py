@@ -27,7 +27,7 @@ budget = 20
 [[step]]
 drill = "rank-freeze"
 target = "rank:1"
-set = { for_s = 130 }
+set = { for_s = 80 }
 recover_within_s = 120
 """
 
