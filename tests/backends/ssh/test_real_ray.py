@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
 
 from cockpit.backends.ssh.backend import SshBackend
+from cockpit.cli.main import main
 from cockpit.model.cluster import PodPhase
 from cockpit.model.event import PodsListed
 from tests.backends.contract import BackendContract, one_ready_worker, seen, workers
@@ -24,6 +26,18 @@ def cluster() -> Iterator[Cluster]:
 
 class TestSshBackendOnRay(BackendContract):
     """The contract of all backends."""
+
+
+def test_doctor_finds_that_ray_requires_the_token_and_binds_the_ports_that_it_can(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["doctor", "--hosts", cluster[0].path, "-o", "json"])
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+    assert code == 0, checks
+    assert checks["token"]["found"] == "every process of Ray requires it"
+    assert "the head's address only; up to" in checks["ports"]["found"]
+    assert checks["ray token"]["ok"]
+    assert checks[f"dashboard of {cluster[0].cluster}"]["found"] == "2 nodes"
 
 
 async def test_killed_raylet_fails_its_pod_with_the_reason_and_the_spare_takes_over(

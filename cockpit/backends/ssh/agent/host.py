@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import platform
 import shutil
@@ -35,6 +36,8 @@ def facts(place: Place, request: dict[str, Any]) -> None:
     answer["disk_bytes"], answer["disk_free_bytes"] = disk.total, disk.free
     cluster = place.cluster
     answer["cluster"] = cluster["uid"] if cluster else ""
+    answer["private_ports"] = cluster["ports"][1:] if cluster else []
+    answer["public"] = public_addresses()
     others = [Place(path.name[2:]) for path in place.root.parent.glob("h-*") if path != place.root]
     answer["others"] = [
         record["pod"]["name"]
@@ -68,6 +71,22 @@ def ports_open_to_all(pids: list[int]) -> list[int]:
             if listens and f"socket:[{fields[9]}]" in sockets:
                 ports.add(int(port, 16))
     return sorted(ports)
+
+
+def public_addresses() -> list[str]:
+    """The IPv4 and IPv6 addresses of this host that others can reach over the Internet.
+
+    By proc(5): /proc/net/fib_trie has a local IPv4 address on the line before its type.
+    """
+    found, last = set(), ""
+    for line in Path("/proc/net/fib_trie").read_text().splitlines():
+        if line.strip() == "/32 host LOCAL":
+            found.add(ipaddress.ip_address(last))
+        last = line.rpartition(" ")[2]
+    with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+        for line in Path("/proc/net/if_inet6").read_text().splitlines():
+            found.add(ipaddress.ip_address(bytes.fromhex(line.split()[0])))
+    return sorted(str(address) for address in found if address.is_global)
 
 
 def without_token(pids: list[int]) -> list[str]:
