@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.backends.ssh.description import parse
+from cockpit.backends.ssh.host_check import Result
 from cockpit.backends.ssh.lifecycle import with_hosts
 from cockpit.backends.ssh.state import ClusterRecord, HostState
 from cockpit.cli.cluster.doctor_hosts import on_hosts, running
@@ -33,7 +34,7 @@ NAMES = ("head", "gpu-1", "gpu-2")
 
 
 def test_every_wrong_host_is_named_with_the_fix() -> None:
-    results = {
+    results: dict[str, Result] = {
         "head": replace(WELL, pods=("head-x1abc",), open_ports=(1, 2), public=("9.9.9.9",)),
         "gpu-1": replace(WELL, ray="2.59.1", skew_s=-90.0, disk_free_bytes=0),
         "gpu-2": LOST,

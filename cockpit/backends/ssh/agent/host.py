@@ -90,15 +90,19 @@ def public_addresses() -> list[str]:
 
 
 def without_token(pids: list[int]) -> list[str]:
-    """Processes of Ray that were started without its authentication."""
+    """Processes of Ray that were started without its authentication.
+
+    A worker or an agent with a title (`ray::…`) has overwritten a part of its environment, and is
+    left out: it inherits that of its raylet.
+    """
     found = []
     for pid in pids:
         with contextlib.suppress(OSError):
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
             environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            # One that has overwritten its environment with its title shows no variable.
             ray = any(item.startswith(b"RAY_ADDRESS=") for item in environment)
-            if ray and b"RAY_AUTH_MODE=token" not in environment:
-                found.append(Path(f"/proc/{pid}/comm").read_text().strip())
+            if ray and b"RAY_AUTH_MODE=token" not in environment and not name.startswith("ray::"):
+                found.append(name)
     return sorted(set(found))
 
 
