@@ -41,14 +41,17 @@ class Head:
                 headers += line
             path = request.split()[1].partition(b"?")[0]
             status = "404 Not Found"
-            answer: dict[str, object] = {}
+            answer: dict[str, object] | list[object] = {}
             if self.authorized not in headers.decode().lower():
                 status = "401 Unauthorized"
             elif path == b"/api/version":
                 status, answer = "200 OK", {"ray_version": "0.0", "session_name": "s"}
+            elif path == b"/api/jobs/":
+                status, answer = "200 OK", []
             elif path == b"/nodes":
-                status, answer = "200 OK", {"data": {"summary": list(self.nodes.values())}}
-            body = json.dumps({"result": True, **answer}).encode()
+                data = {"summary": list(self.nodes.values())}
+                status, answer = "200 OK", {"result": True, "data": data}
+            body = json.dumps(answer).encode()
             head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
             writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
             await writer.drain()

@@ -91,6 +91,10 @@ class Sshd:
             self._process = None
 
     @property
+    def runs(self) -> bool:
+        return self._process is not None
+
+    @property
     def daemon(self) -> int:
         """The process that listens."""
         assert self._process is not None, f"sshd at {self.address} was not started"

@@ -27,6 +27,7 @@ def test_list_has_each_kind_of_manifest(capsys: pytest.CaptureFixture[str]) -> N
         "kubernetes/jobs/rayjob.yaml",
         "kubernetes/rendered/cpu.yaml",
         "monitoring/rules.yml",
+        "slurm/cluster.sbatch",
         "vm/lambda.toml",
     } <= set(listed)
     for row in rows:

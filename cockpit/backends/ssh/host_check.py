@@ -1,4 +1,4 @@
-"""What `up` and `doctor` check on each host before anything is started there."""
+"""What `up` checks on each host before it starts anything there, and `doctor` at any time."""
 
 from __future__ import annotations
 
@@ -47,6 +47,11 @@ class Checked(Struct, frozen=True):
     """On which the pod listens at all addresses."""
     tokenless: tuple[str, ...] = ()
     """Processes of the pod that require no token."""
+    private_ports: tuple[int, ...] = ()
+    """On the head: those that Ray can bind to one address, of its dashboard and client server. The
+    other ports of Ray 2.60 listen at all addresses, and this cannot be configured."""
+    public: tuple[str, ...] = ()
+    """The addresses of the host that are not in a private network."""
     skew_s: float = 0.0
     """Its clock less this host's, as far as the time of the answer shows it; 0: within that."""
 
@@ -82,36 +87,76 @@ async def ask(hosts: Hosts, fleet: Fleet) -> dict[str, Result]:
     return found
 
 
-def unfit(host: Host, found: Checked) -> str:
-    """Why no pod can be started on the host, and what to do; empty: it can."""
+class Finding(Struct, frozen=True):
+    """Something on a host that is not as a cluster needs it."""
+
+    subject: str
+    """One of SUBJECTS."""
+    problem: str
+    """As part of a sentence, after the name of the host."""
+    fix: str = ""
+    prevents: bool = True
+    """Whether no pod can be started on the host."""
+
+
+SUBJECTS = ("ray", "address", "pods", "room", "gpus", "clock", "driver", "token", "ports")
+
+
+def findings(host: Host, found: Checked) -> Iterator[Finding]:
+    """Yield what prevents a pod first. `token` and `ports` are known of pods that run."""
     version = _VERSION.match(found.ray)
     if not found.ray:
-        return f"{host.python} has no Ray: install it there, or set python or venv in the file"
-    if version is None or (int(version[1]), int(version[2])) < LEAST_RAY:
+        fix = "install it there, or set python or venv in the file"
+        yield Finding("ray", f"{host.python} has no Ray", fix)
+    elif version is None or (int(version[1]), int(version[2])) < LEAST_RAY:
         least = ".".join(map(str, LEAST_RAY))
-        return f"it has Ray {one_line(found.ray, 40)}, which has no token: install {least} or newer"
+        problem = f"it has Ray {one_line(found.ray, 40)}, which has no token"
+        yield Finding("ray", problem, f"install {least} or newer")
     if found.address:
-        return f"Ray cannot listen at {host.address}: {one_line(found.address)}"
+        problem = f"Ray cannot listen at {host.address}: {one_line(found.address)}"
+        yield Finding("address", problem, "set address to an IP address of the host")
     if found.others:
-        return f"pod {one_line(found.others[0])} of another cluster runs at {host.address}"
+        problem = f"pod {one_line(found.others[0])} of another cluster runs at {host.address}"
+        yield Finding("pods", problem, "delete that cluster, or use other hosts")
     used = 1 - found.disk_free_bytes / max(1, found.disk_bytes)
     if found.disk_free_bytes < FREE_BYTES or used > FULL:
         left, total = bytes_text(found.disk_free_bytes), bytes_text(found.disk_bytes)
-        return f"its /tmp has {left} left of {total}: Ray starts no task there; remove files"
+        problem = f"its /tmp has {left} left of {total}: Ray starts no task there"
+        yield Finding("room", problem, "remove files")
     if (host.gpus or 0) > len(found.gpus):
-        return f"it has {len(found.gpus)} GPUs by nvidia-smi, and {host.gpus:g} are asked for"
+        problem = f"it has {len(found.gpus)} GPUs by nvidia-smi, and {host.gpus:g} are asked for"
+        yield Finding("gpus", problem, "correct gpus in the file, or the host's driver")
+    if abs(found.skew_s) > SKEW_S:
+        problem = (
+            f"its clock differs by {in_seconds(abs(found.skew_s), 0)}: "
+            "the phases of a recovery will be wrong"
+        )
+        yield Finding("clock", problem, "run NTP on it", prevents=False)
+    for text in found.problems:
+        yield Finding("driver" if "nvidia" in text else "room", one_line(text), prevents=False)
+    if found.tokenless:
+        names = one_line(", ".join(found.tokenless), 80)
+        fix = "start the cluster again: cockpit down, then cockpit up"
+        yield Finding("token", f"processes without Ray's token: {names}", fix, prevents=False)
+    if open_ports := sorted({*found.open_ports} & {*found.private_ports}):
+        problem = f"Ray's port {open_ports[0]} is open at all addresses, not at {host.address} only"
+        yield Finding("ports", problem, "close it in the host's packet filter", prevents=False)
+
+
+def unfit(host: Host, found: Checked) -> str:
+    """Why no pod can be started on the host, and what to do; empty: it can."""
+    for one in findings(host, found):
+        if one.prevents:
+            return ": ".join(filter(None, (one.problem, one.fix)))
     return ""
 
 
 def warnings(host: Host, found: Checked) -> Iterator[str]:
     """What does not prevent a pod."""
-    if abs(found.skew_s) > SKEW_S:
-        yield (
-            f"the clock of host {host.name} differs by {in_seconds(abs(found.skew_s), 0)}: "
-            "the phases of a recovery will be wrong. Run NTP on it."
-        )
-    for problem in found.problems:
-        yield f"host {host.name}: {one_line(problem)}."
+    for one in findings(host, found):
+        if not one.prevents:
+            fix = f" To fix it, {one.fix}." if one.fix else ""
+            yield f"host {host.name}: {one.problem}.{fix}"
 
 
 def different_versions(checked: dict[str, Checked]) -> str:

@@ -130,9 +130,17 @@ async def _updated(
                 "Its operator runs on another computer, and has read the earlier file.",
                 "Run cockpit up there with the changed file.",
             )
-        async with asyncio.timeout(RETIRE_S):
-            while (await fleet.state(hosts.head)).operator:
-                await pause(OPERATOR_S)
+        try:
+            async with asyncio.timeout(RETIRE_S):
+                while (await fleet.state(hosts.head)).operator:
+                    await pause(OPERATOR_S)
+        except TimeoutError:
+            raise UnreachableError(
+                f"The operator of cluster {hosts.cluster} has not ended in "
+                f"{in_seconds(RETIRE_S, 0)}.",
+                f"Host {hosts.head.name} is slow, or another operator has started.",
+                AGAIN,
+            ) from None
     agent = await fleet.agent(hosts.head)
     request = {"revision": found.revision, "cluster": to_builtins(wanted)}
     if (await agent.ask("change", request)).get("conflict"):

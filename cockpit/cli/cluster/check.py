@@ -7,6 +7,7 @@ from msgspec import Struct
 from cockpit.backends.protocol import Backend
 from cockpit.cli.options import connect
 from cockpit.model.error import CockpitError
+from cockpit.model.text import one_line
 from cockpit.session import builder
 
 
@@ -15,6 +16,11 @@ class Check(Struct, frozen=True):
     ok: bool
     found: str
     fix: str = ""
+
+
+def failed(name: str, error: CockpitError) -> Check:
+    found = " ".join(part for part in (error.what, error.why) if part)
+    return Check(name, False, one_line(found), one_line(error.todo))
 
 
 def answers(name: str, backend: Backend) -> Check:

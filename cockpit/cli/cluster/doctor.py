@@ -21,6 +21,8 @@ from cockpit.model.error import ExitCode
 
 NEEDED_DISK_BYTES = 2 << 30
 NEEDED_SHM_BYTES = 512 << 20
+LOCAL_ONLY = ("disk for local clusters", "shared memory", "ray", "torch")
+"""Checks of what only a local cluster needs."""
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -28,7 +30,14 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    checks = [*machine(), *packages(), *clusters(args)]
+    checks = [*machine(), *packages()]
+    if args.where.kind == "ssh":
+        from cockpit.cli.cluster import doctor_hosts
+
+        checks = [check for check in checks if check.name not in LOCAL_ONLY]
+        checks += doctor_hosts.checks(args.where)
+    else:
+        checks += clusters(args)
     if args.where.kind == "kuberay" or (
         args.where.kind == "" and cluster_choice.kubernetes_is_configured()
     ):
@@ -93,7 +102,7 @@ def packages() -> Iterator[Check]:
 
 def clusters(args: argparse.Namespace) -> Iterator[Check]:
     """Check each local cluster, and whether its dashboard answers with the stored token."""
-    if args.where.kind in ("address", "ssh"):
+    if args.where.kind == "address":
         backend = connect.backend(args)
         yield answers(f"dashboard of {backend.ref.name}", backend)
     if args.where.kind not in ("", "local"):

@@ -9,7 +9,7 @@ from typing import Any
 from cockpit.backends.kuberay.api.client import KubeClient, KubeError
 from cockpit.backends.kuberay.api.kubeconfig import KubeConfig
 from cockpit.backends.protocol import VERBS, Backend
-from cockpit.cli.cluster.check import Check, answers
+from cockpit.cli.cluster.check import Check, answers, failed
 from cockpit.cli.options import kubernetes
 from cockpit.cli.options.cluster_choice import SeveralError
 from cockpit.config.cluster_flags import Place
@@ -30,7 +30,7 @@ def checks(where: Place, *, read_only: bool) -> list[Check]:
         configured = kubernetes.config(where)
         ref = kubernetes.named(where, configured)
     except CockpitError as error:
-        return [_failed("kubeconfig", error)]
+        return [failed("kubeconfig", error)]
     found = [
         Check("kubeconfig", True, plural(len(configured.contexts), "context")),
         Check("context", True, one_line(ref.context)),
@@ -44,7 +44,7 @@ def checks(where: Place, *, read_only: bool) -> list[Check]:
     except SeveralError as error:
         return [*found, Check("raycluster", True, f"{one_line(error.what)} Name one for the rest.")]
     except CockpitError as error:
-        return [*found, _failed("raycluster", error)]
+        return [*found, failed("raycluster", error)]
     found.append(Check("raycluster", True, one_line(str(ref))))
     found += asyncio.run(_collect(_operator(configured, ref)))
     found += asyncio.run(_collect(_cluster(kubernetes.backend(where, configured, ref), read_only)))
@@ -63,13 +63,13 @@ async def _api_server(configured: KubeConfig, ref: ClusterRef) -> AsyncIterator[
             kubernetes.credentials(configured, ref.context), timeout_s=kubernetes.LIST_TIMEOUT_S
         )
     except CockpitError as error:
-        yield _failed("api server", error)
+        yield failed("api server", error)
         return
     try:
         try:
             version = await client.get("/version")
         except CockpitError as error:
-            yield _failed("api server", error)
+            yield failed("api server", error)
             return
         yield Check("api server", True, f"{_text(version, 'gitVersion')} at {server}")
         yield await _crd(client)
@@ -83,7 +83,7 @@ async def _crd(client: KubeClient) -> Check:
         listed = await client.get("/apis/ray.io/v1")
     except KubeError as error:
         if error.status != 404:
-            return _failed("rayclusters.ray.io", error)
+            return failed("rayclusters.ray.io", error)
         return Check(
             "rayclusters.ray.io",
             False,
@@ -91,7 +91,7 @@ async def _crd(client: KubeClient) -> Check:
             "install KubeRay's operator with its CRDs",
         )
     except CockpitError as error:
-        return _failed("rayclusters.ray.io", error)
+        return failed("rayclusters.ray.io", error)
     kinds = [_text(each, "kind") for each in listed.get("resources", ()) if isinstance(each, dict)]
     return Check("rayclusters.ray.io", True, "with RayJobs" if "RayJob" in kinds else "no RayJobs")
 
@@ -109,7 +109,7 @@ async def _operator(configured: KubeConfig, ref: ClusterRef) -> AsyncIterator[Ch
         path = f"/apis/ray.io/v1/namespaces/{ref.namespace}/rayclusters/{ref.name}"
         raw = await client.get(path)
     except CockpitError as error:
-        yield _failed(name, error)
+        yield failed(name, error)
         return
     finally:
         await client.aclose()
@@ -145,14 +145,9 @@ async def _cluster(backend: Backend, read_only: bool) -> AsyncIterator[Check]:
         token = header in {name.lower() for name in route.headers}
         yield Check("ray token", True, "there is one" if token else "none is asked for here")
     except CockpitError as error:
-        yield _failed("dashboard route", error)
+        yield failed("dashboard route", error)
     finally:
         await backend.aclose()
-
-
-def _failed(name: str, error: CockpitError) -> Check:
-    found = " ".join(part for part in (error.what, error.why) if part)
-    return Check(name, False, one_line(found), one_line(error.todo))
 
 
 def _part(raw: Any, key: str) -> dict[str, Any]:

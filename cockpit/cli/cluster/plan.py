@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 
 from cockpit.backends.lambda_cloud import ray_up
-from cockpit.backends.ssh import lifecycle
+from cockpit.backends.ssh import lifecycle, node_list
+from cockpit.backends.ssh.description import DEFAULT_NAME
 from cockpit.cli.cluster import hosts, lambda_cloud, up
+from cockpit.cli.options import connect
+from cockpit.model.cluster import Node
 from cockpit.model.error import ExitCode, UsageError
+from cockpit.sources.ray.dashboard import Dashboard
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -15,13 +20,16 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        choices=("table", "json", "ray-up"),
+        choices=("table", "json", "ray-up", "hosts"),
         default="table",
-        help="ray-up: the YAML of a cluster for ray up, of hosts that are up",
+        help="ray-up: the YAML of a cluster for ray up, of hosts that are up; hosts: the TOML "
+        "file of hosts, of the nodes of a Ray cluster at --address",
     )
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.output == "hosts":
+        return _of_nodes(args)
     place = up.place_of(args)
     if place == "lambda":
         return lambda_cloud.show(args)
@@ -35,4 +43,24 @@ def run(args: argparse.Namespace) -> int:
         print(ray_up.text(described), end="")
         return int(ExitCode.DONE)
     print(f"Start cluster {described.cluster}: {lifecycle.described(described)}.")
+    return int(ExitCode.DONE)
+
+
+def _of_nodes(args: argparse.Namespace) -> int:
+    """Print the hosts file of a Ray cluster that was started by other means."""
+    if args.where.kind != "address" or args.on not in (None, "hosts") or args.file:
+        raise UsageError(
+            "-o hosts is for a Ray cluster at a URL.",
+            todo="For example: cockpit plan --on hosts -o hosts --address http://10.0.0.10:8265",
+        )
+    backend = connect.backend(args)
+
+    async def nodes() -> tuple[Node, ...]:
+        try:
+            async with Dashboard(backend.dashboard) as dashboard:
+                return await dashboard.nodes()
+        finally:
+            await backend.aclose()
+
+    print(node_list.text(asyncio.run(nodes()), args.where.cluster or DEFAULT_NAME), end="")
     return int(ExitCode.DONE)

@@ -6,10 +6,13 @@ test_real_ray runs the contract, and what depends on Ray, with real Ray.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import aclosing
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +20,7 @@ from cockpit.backends.protocol import Backend
 from cockpit.backends.ssh import lifecycle, watch
 from cockpit.backends.ssh.backend import SshBackend
 from cockpit.backends.ssh.watch import NO_OPERATOR
+from cockpit.cli.main import main
 from cockpit.model.cluster import ClusterHealth
 from cockpit.model.event import (
     ClusterSeen,
@@ -31,6 +35,21 @@ from tests.backends.ssh.conftest import Cluster
 from tests.ssh_cluster import running_hosts
 
 pytestmark = pytest.mark.slow
+
+DOCTOR = {
+    "reached": "3 of 3 hosts",
+    "address": "Ray can listen at the address of each host",
+    "token": "every process of Ray requires it",
+    "cluster": "as in the file",
+    "operator": "runs",
+    "ray token": "the dashboard refuses requests without it",
+}
+
+
+def doctor(path: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, dict[str, Any]]]:
+    """The exit code, and the checks by name."""
+    code = main(["doctor", "--hosts", path, "-o", "json"])
+    return code, {check["name"]: check for check in json.loads(capsys.readouterr().out)}
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +72,40 @@ async def test_hosts_are_listed_with_their_processors(backend: SshBackend) -> No
         (f"host-{number}", True) for number in range(3)
     ]
     assert all(node.cpus == os.cpu_count() for node in listed.nodes)
+
+
+def test_doctor_checks_the_hosts_and_what_runs_on_them(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hosts, listed = cluster
+    code, checks = doctor(hosts.path, capsys)
+    assert code == 0
+    assert {name: check["found"] for name, check in checks.items() if name in DOCTOR} == DOCTOR
+    assert "free in /tmp" in checks["room"]["found"]
+    listed[2].stop()
+    try:
+        code, checks = doctor(hosts.path, capsys)
+        assert code == 1
+        wrong = {name for name, check in checks.items() if not check["ok"]}
+        assert wrong == {"host host-2", "reached"}
+        assert checks["host host-2"]["fix"].startswith("Try it by hand: ssh")
+    finally:
+        listed[2].start()
+
+
+def test_doctor_refuses_a_file_that_has_changed_since_up(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(cluster[0].path)
+    text = path.read_text()
+    path.write_text(text.replace("cpus = 1\n", "cpus = 2\n", 1))
+    try:
+        code, checks = doctor(str(path), capsys)
+    finally:
+        path.write_text(text)
+    assert code == 1
+    assert "has changed since it was started" in checks["cluster"]["found"]
+    assert checks["cluster"]["fix"] == f"cockpit up --on hosts {path}"
 
 
 async def test_scale_uses_the_spare_and_removes_the_named_pod_first(backend: SshBackend) -> None:

@@ -18,7 +18,7 @@ from cockpit.backends.ssh.calls import Agent
 from cockpit.backends.ssh.connection import Connection
 from cockpit.backends.ssh.description import Hosts
 from cockpit.backends.ssh.lifecycle import NotRemovedError
-from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.error import CockpitError, UnreachableError, UsageError
 from tests.local_cluster import separate_state
 from tests.ssh_cluster import description, stand_in_python
 from tests.sshd import Sshd, hosts
@@ -35,7 +35,16 @@ DOWN = [("retire", "before"), ("retire", "after"), ("remove", "after")]
 def cluster() -> Iterator[tuple[Hosts, list[Sshd]]]:
     """Hosts on which nothing runs, and nothing may be left."""
     with separate_state(), hosts(2) as listed:
-        yield description(listed, python=stand_in_python(listed[0].config.parent)), listed
+        described = description(listed, python=stand_in_python(listed[0].config.parent))
+        try:
+            yield described, listed
+        finally:
+            if left(described):  # by a test that failed, or that ends so
+                for host in listed:
+                    if not host.runs:
+                        host.start()
+                description(listed, python=described.head.python)
+                down(described)
 
 
 def killed(use: Callable[[], None], verb: str, when: str) -> None:
@@ -78,12 +87,15 @@ def down(described: Hosts) -> None:
     asyncio.run(lifecycle.down(described))
 
 
+def left(described: Hosts) -> list[Path]:
+    """Files of the cluster: an operator has its log, and a process of a pod is beside some."""
+    keys = [Agent(Connection(h, Path(), ""), described.cluster)._key for h in described.hosts]
+    files = [lifecycle.operator_log(described), *(Place(key).root for key in keys)]
+    return [path for path in files if path.exists()]
+
+
 def assert_nothing_left(described: Hosts) -> None:
-    """No operator, and no file on a host: a process of a pod has some."""
-    assert not lifecycle.operator_log(described).exists()
-    for host in described.hosts:
-        agent = Agent(Connection(host, Path(), ""), described.cluster)
-        assert not Place(agent._key).root.exists()
+    assert left(described) == []
 
 
 @pytest.mark.parametrize(("verb", "when"), UP)
@@ -154,6 +166,23 @@ def test_changed_file_is_used_by_up_and_a_host_that_it_leaves_out_is_refused(
         up(fewer)
     assert asyncio.run(lifecycle.down(described)).hosts == 2
     assert_nothing_left(described)
+
+
+def test_operator_that_does_not_end_for_a_changed_file_is_reported(
+    cluster: tuple[Hosts, list[Sshd]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described, listed = cluster
+    fewer = description(listed[:1], python=described.head.python)
+    up(fewer)
+    description(listed, python=described.head.python)
+    monkeypatch.setattr(lifecycle, "RETIRE_S", 2.0)
+    monkeypatch.setattr(lifecycle, "end_operator", lambda hosts: True)
+    with pytest.raises(UnreachableError, match="has not ended in 2 s") as raised:
+        up(described)
+    assert (raised.value.why, raised.value.todo) == (
+        "Host host-0 is slow, or another operator has started.",
+        "Run the command again.",
+    )
 
 
 def test_up_of_a_cluster_reports_a_worker_s_host_that_is_lost_and_starts_an_operator(

@@ -38,10 +38,39 @@ def test_unfit_host_is_refused_with_the_reason(found: Checked, why: str) -> None
 def test_clock_and_driver_are_reported() -> None:
     found = replace(WELL, skew_s=-90.0, problems=("nvidia-smi: no\x1b[2J devices",))
     clock, driver = warnings(HOST, found)
-    assert clock.startswith("the clock of host gpu-1 differs by 90 s")
+    assert clock.startswith("host gpu-1: its clock differs by 90 s")
+    assert clock.endswith("To fix it, run NTP on it.")
     assert driver.startswith("host gpu-1: nvidia-smi: no")
     assert "\x1b" not in driver
     assert list(warnings(HOST, replace(WELL, skew_s=host_check.SKEW_S))) == []
+
+
+def test_what_a_pod_leaves_open_is_a_finding_that_does_not_prevent_it() -> None:
+    """Ray's other ports are open at all addresses, which cannot be configured."""
+    found = replace(WELL, open_ports=(6379, 8265), private_ports=(8265, 10001), tokenless=("ray",))
+    assert unfit(HOST, found) == ""
+    assert [(one.subject, one.problem) for one in host_check.findings(HOST, found)] == [
+        ("token", "processes without Ray's token: ray"),
+        ("ports", "Ray's port 8265 is open at all addresses, not at 10.0.0.2 only"),
+    ]
+    assert list(host_check.findings(HOST, replace(found, open_ports=(6379,), tokenless=()))) == []
+
+
+def test_every_finding_has_a_known_subject_and_a_host_reports_all_of_them() -> None:
+    bad = replace(
+        WELL,
+        ray="2.9",
+        address="no",
+        others=("a-x1",),
+        disk_free_bytes=0,
+        gpus=(),
+        skew_s=9.0,
+        problems=("nvidia-smi: no",),
+        tokenless=("ray",),
+        open_ports=(1,),
+        private_ports=(1,),
+    )
+    assert tuple(one.subject for one in host_check.findings(HOST, bad)) == host_check.SUBJECTS
 
 
 def test_hosts_with_different_versions_of_ray_or_python_are_listed() -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from cockpit.backends.ssh import node_list
 from cockpit.backends.ssh.backend import SshBackend
+from cockpit.backends.ssh.description import parse
+from cockpit.cli.main import main
 from cockpit.model.cluster import PodPhase
 from cockpit.model.event import PodsListed
+from cockpit.sources.ray.dashboard import Dashboard
 from tests.backends.contract import BackendContract, one_ready_worker, seen, workers
 from tests.backends.ssh.conftest import Cluster
 from tests.ssh_cluster import running_hosts
@@ -24,6 +30,32 @@ def cluster() -> Iterator[Cluster]:
 
 class TestSshBackendOnRay(BackendContract):
     """The contract of all backends."""
+
+
+def test_doctor_finds_that_ray_requires_the_token_and_binds_the_ports_that_it_can(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["doctor", "--hosts", cluster[0].path, "-o", "json"])
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+    assert code == 0, checks
+    assert checks["token"]["found"] == "every process of Ray requires it"
+    assert "the head's address only; up to" in checks["ports"]["found"]
+    assert checks["ray token"]["ok"]
+    assert checks[f"dashboard of {cluster[0].cluster}"]["found"] == "2 nodes"
+
+
+async def test_nodes_of_ray_are_printed_as_the_hosts_that_they_are(
+    backend: SshBackend, cluster: Cluster
+) -> None:
+    await seen(backend, PodsListed, one_ready_worker)
+    async with Dashboard(backend.dashboard) as dashboard:
+        printed = node_list.text(await dashboard.nodes(), "lab")
+    hosts = parse(printed, Path("/hosts.toml"))
+    (worker,) = await workers(backend)
+    assert [(h.address, h.is_head, h.cpus) for h in hosts.hosts] == [
+        (cluster[0].head.address, True, None),
+        (worker.ip, False, 1.0),
+    ]
 
 
 async def test_killed_raylet_fails_its_pod_with_the_reason_and_the_spare_takes_over(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import platform
 import shutil
@@ -35,6 +36,8 @@ def facts(place: Place, request: dict[str, Any]) -> None:
     answer["disk_bytes"], answer["disk_free_bytes"] = disk.total, disk.free
     cluster = place.cluster
     answer["cluster"] = cluster["uid"] if cluster else ""
+    answer["private_ports"] = cluster["ports"][1:] if cluster else []
+    answer["public"] = public_addresses()
     others = [Place(path.name[2:]) for path in place.root.parent.glob("h-*") if path != place.root]
     answer["others"] = [
         record["pod"]["name"]
@@ -70,16 +73,36 @@ def ports_open_to_all(pids: list[int]) -> list[int]:
     return sorted(ports)
 
 
+def public_addresses() -> list[str]:
+    """The IPv4 and IPv6 addresses of this host that others can reach over the Internet.
+
+    By proc(5): /proc/net/fib_trie has a local IPv4 address on the line before its type.
+    """
+    found, last = set(), ""
+    for line in Path("/proc/net/fib_trie").read_text().splitlines():
+        if line.strip() == "/32 host LOCAL":
+            found.add(ipaddress.ip_address(last))
+        last = line.rpartition(" ")[2]
+    with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+        for line in Path("/proc/net/if_inet6").read_text().splitlines():
+            found.add(ipaddress.ip_address(bytes.fromhex(line.split()[0])))
+    return sorted(str(address) for address in found if address.is_global)
+
+
 def without_token(pids: list[int]) -> list[str]:
-    """Processes of Ray that were started without its authentication."""
+    """Processes of Ray that were started without its authentication.
+
+    A worker or an agent with a title (`ray::…`) has overwritten a part of its environment, and is
+    left out: it inherits that of its raylet.
+    """
     found = []
     for pid in pids:
         with contextlib.suppress(OSError):
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
             environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            # One that has overwritten its environment with its title shows no variable.
             ray = any(item.startswith(b"RAY_ADDRESS=") for item in environment)
-            if ray and b"RAY_AUTH_MODE=token" not in environment:
-                found.append(Path(f"/proc/{pid}/comm").read_text().strip())
+            if ray and b"RAY_AUTH_MODE=token" not in environment and not name.startswith("ray::"):
+                found.append(name)
     return sorted(set(found))
 
 

@@ -52,7 +52,6 @@ def start(place: Place, request: dict[str, Any]) -> None:
         script.write_text(SCRIPT)
         pod = request["pod"]["name"]
         place.directory(pod).mkdir(mode=0o700)
-        place.write(f"{pod}.json", request)
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("RAY_")
         }
@@ -66,6 +65,8 @@ def start(place: Place, request: dict[str, Any]) -> None:
                 stderr=log,
                 start_new_session=True,
             )
+        # Only now: a pod without a supervisor is listed as one whose supervisor was killed. The
+        # supervisor waits for the lock.
         process = identify(supervisor.pid)
         place.write(f"{pod}.json", request | {"supervisor": process})
     put({})
