@@ -29,6 +29,7 @@ from training.parallel.single_device import Whole
 from training.replicas.client import QuorumClient
 from training.replicas.gradient_sum import GradientSum, SumFailed
 from training.replicas.membership import Decision, Quorum
+from training.replicas.messages import QuorumAddress
 from training.replicas.shares import Numbers, parts
 from training.replicas.snapshots import HealError, Snapshots, fetch
 from training.stop import Stop
@@ -52,8 +53,13 @@ class Place:
     replica: int
     host: str
     """An address of its host that the other replicas reach."""
-    quorum: str
-    """The address of the run's QuorumServer."""
+    quorum: QuorumAddress
+    """Of the run's QuorumServer."""
+
+    @property
+    def token(self) -> bytes:
+        """The secret of the run's replicas."""
+        return self.quorum.server.token
 
 
 def train(settings: TrainSettings, place: Place, checkpoints: OpenCheckpoints) -> dict[str, Any]:
@@ -63,9 +69,9 @@ def train(settings: TrainSettings, place: Place, checkpoints: OpenCheckpoints) -
     A step has the same examples with any number of replicas, and its gradient is the mean over
     them, so neither the size of a batch nor the learning rate depends on how many there are.
     """
-    with Snapshots(place.host) as snapshots:
+    with Snapshots(place.host, place.token) as snapshots:
         try:
-            training = _Training(settings, place.replica, snapshots)
+            training = _Training(settings, place, snapshots)
         except Stop as why:
             result = {"stopped": f"rank {place.replica}: {why}"}
             with QuorumClient(place.quorum, place.replica) as client:
@@ -84,8 +90,9 @@ def train(settings: TrainSettings, place: Place, checkpoints: OpenCheckpoints) -
 
 
 class _Training:
-    def __init__(self, settings: TrainSettings, replica: int, snapshots: Snapshots) -> None:
-        self._settings, self._replica, self._snapshots = settings, replica, snapshots
+    def __init__(self, settings: TrainSettings, place: Place, snapshots: Snapshots) -> None:
+        self._settings, self._snapshots = settings, snapshots
+        self._replica, self._token = place.replica, place.token
         self._data = load(settings)
         # A world of this replica alone. What all replicas do together is `GradientSum`.
         self._world = World(0, 1, 0, torch.device("cpu"))
@@ -124,7 +131,7 @@ class _Training:
         ]
         self._epoch_steps: tuple[int, list[Numbers]] = (-1, [])
         self._committed_s = time.monotonic()
-        seed_all(settings.seed, replica)  # other noise in every replica
+        seed_all(settings.seed, self._replica)  # other noise in every replica
 
     def run(self, client: QuorumClient, open_checkpoints: OpenCheckpoints) -> dict[str, Any]:
         """Raises HealError if the replica that has the state is lost before it is received."""
@@ -198,7 +205,7 @@ class _Training:
             self._snapshots.publish(quorum.number, self._state())
         for heal in quorum.heals:
             if heal.replica == self._replica:
-                state = fetch(heal.address, quorum.number)
+                state = fetch(heal.address, self._token, quorum.number)
                 self._load(state)
                 took_s = time.monotonic() - began_s
                 print(

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from training.checkpoint.manifest import decode, name
 from training.checkpoint.memory import need, restored, sets
-from training.checkpoint.memory.messages import Address
 from training.checkpoint.memory.need import Room
 from training.checkpoint.memory.restored import Unusable
 from training.checkpoint.memory.sets import WholeSet
 from training.checkpoint.memory.shard import Packed, pack
 from training.checkpoint.memory.writer import Nodes, Writer
+from training.connection import Address
 from training.loop.checkpoints import Checkpoints
 from training.loop.progress import Progress, captured
 from training.loop.world import World

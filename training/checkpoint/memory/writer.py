@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from training.checkpoint.memory import messages
-from training.checkpoint.memory.messages import Address, NoAnswer
+from training import connection
 from training.checkpoint.memory.shard import Buffer, Packed
+from training.connection import Address, NoAnswer
 
 log = logging.getLogger(__name__)
 
@@ -109,19 +109,19 @@ class Writer:
     def _attached(self) -> Iterator[socket.socket]:
         nodes = self._nodes()
         peer = nodes.peer
-        with messages.connected(nodes.own, local=True) as link:
+        with connection.connected(nodes.own, local=True) as link:
             link.settimeout(WORK_S)
-            messages.send(
+            connection.send(
                 link,
                 {
                     "op": "write",
                     "attempt": self._attempt,
                     "rank": self._rank,
                     "world_size": self._world_size,
-                    "peer": peer and {"node": peer.node, "host": peer.host, "port": peer.port},
+                    "peer": peer and {"host": peer.host, "port": peer.port},
                 },
             )
-            self.free_bytes = int(_checked(messages.receive(link))["free"])
+            self.free_bytes = int(_checked(connection.receive(link))["free"])
             try:
                 yield link
             finally:
@@ -132,16 +132,16 @@ class Writer:
         self, link: socket.socket, step: int, packed: Callable[[], Packed], done: Any
     ) -> None:
         shard = packed()
-        messages.send(link, {"op": "begin", "size_bytes": shard.size_bytes})
+        connection.send(link, {"op": "begin", "size_bytes": shard.size_bytes})
         buffer = self._buffer(link)
         _copy(buffer, shard, done)
         self._copied.set()
-        messages.send(link, {"op": "commit", "step": step, "size_bytes": shard.size_bytes})
-        _checked(messages.receive(link))
+        connection.send(link, {"op": "commit", "step": step, "size_bytes": shard.size_bytes})
+        _checked(connection.receive(link))
         self._held.set()
 
     def _buffer(self, link: socket.socket) -> Buffer:
-        message, descriptor = messages.receive_with_descriptor(link)
+        message, descriptor = connection.receive_with_descriptor(link)
         if descriptor is not None:
             try:
                 memory = mmap.mmap(descriptor, int(message["capacity"]))
