@@ -201,3 +201,6 @@ def test_result_is_that_of_the_saved_model_on_every_replica(
     assert results[0] == results[1] == results[2]
     assert results[0]["step"] == len(run.steps(1))
     assert results[0]["accuracy"] > 0.5
+    assert results[0]["epoch"] == SETTINGS.epochs
+    last = [line["loss"] for line in run.steps(1)][-len(run.steps(1)) // SETTINGS.epochs :]
+    assert results[0]["loss"] == pytest.approx(sum(last) / len(last))
