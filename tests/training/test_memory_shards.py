@@ -20,6 +20,7 @@ from training.checkpoint.memory.shard import Buffer, NotAShard, pack, unpack
 from training.checkpoint.memory.slots import SLOTS, Entry, Slots
 from training.connection import Address, NoAnswer, connected
 from training.stop import Stop
+from training.free_memory import free_bytes
 
 MB = 1 << 20
 
@@ -172,14 +173,20 @@ def test_need_is_shown_and_refused_if_a_node_has_less() -> None:
         need.checked(["a", "b"], [Room(100 * MB, 900 * MB), Room(0, 400 * MB)])
 
 
-@pytest.mark.parametrize(("limit", "free"), [("max", 4096 * 1024), (str(3000 * 1024), 2200 * 1024)])
-def test_free_memory_is_that_of_the_host_or_of_the_container(
-    limit: str, free: int, tmp_path: Path
+KB = 1024
+
+
+@pytest.mark.parametrize(
+    ("limit", "free"), [("max", 4096 * KB - 500 * KB), (str(3000 * KB), 2200 * KB - 150 * KB)]
+)
+def test_free_memory_is_what_rays_memory_monitor_leaves_of_the_host_or_of_the_container(
+    limit: str, free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemAvailable: 4096 kB\n")
+    (tmp_path / "meminfo").write_text("MemTotal: 10000 kB\nMemAvailable: 4096 kB\n")
     (tmp_path / "memory.max").write_text(f"{limit}\n")
-    (tmp_path / "memory.current").write_text(f"{1000 * 1024}\n")
-    (tmp_path / "memory.stat").write_text(f"anon 5\ninactive_file {200 * 1024}\n")
+    (tmp_path / "memory.current").write_text(f"{1000 * KB}\n")
+    (tmp_path / "memory.stat").write_text(f"anon 5\ninactive_file {200 * KB}\n")
+    monkeypatch.delenv("RAY_memory_usage_threshold", raising=False)
     assert free_bytes(tmp_path / "meminfo", (tmp_path,)) == free
 
 
@@ -197,3 +204,5 @@ def test_holder_does_not_answer_without_the_token_of_the_run() -> None:
     finally:
         holder.close()
     assert found([holder.address]).lost == 1
+    monkeypatch.setenv("RAY_memory_usage_threshold", "0.3")
+    assert free_bytes(tmp_path / "meminfo", (tmp_path,)) == 0

@@ -14,9 +14,9 @@ from dataclasses import asdict
 from typing import Any
 
 from training import connection
-from training.checkpoint.memory.free_memory import free_bytes
 from training.checkpoint.memory.slots import Entry, Slot, Slots
 from training.connection import Address, Listener, NoAnswer
+from training.free_memory import free_bytes
 
 IDLE_S = 24 * 3600.0
 """A connection that is admitted may be idle while the training evaluates."""
