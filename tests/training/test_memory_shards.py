@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from training.checkpoint.memory import need
-from training.checkpoint.memory.free_memory import free_bytes
+from training.checkpoint.memory.buffers import BufferCopies
 from training.checkpoint.memory.holder import Holder
 from training.checkpoint.memory.need import Room
 from training.checkpoint.memory.sets import Copy, found, whole
 from training.checkpoint.memory.shard import Buffer, NotAShard, pack, unpack
 from training.checkpoint.memory.slots import SLOTS, Entry, Slots
 from training.connection import Address, NoAnswer, connected
-from training.stop import Stop
 from training.free_memory import free_bytes
+from training.stop import Stop
 
 MB = 1 << 20
 
@@ -66,6 +67,23 @@ def test_shard_has_the_earlier_value_of_a_tensor_that_changes_before_the_copy() 
     memory = bytearray(packed.size_bytes)
     Buffer(memory).copy(packed)
     assert unpack(memoryview(memory))["model.pt"]["mean"].tolist() == [1, 1, 1, 1]
+
+
+def test_copies_of_buffers_have_the_values_of_the_call() -> None:
+    model = nn.Sequential(nn.BatchNorm2d(3), nn.BatchNorm1d(2))
+    model.register_buffer("none", torch.empty(0))
+    model.register_buffer("empty", torch.empty(0, 2))
+    copies = BufferCopies(model)
+    for steps in (1, 2):
+        model[0](torch.randn(4, 3, 2, 2))
+        expected = [buffer.clone() for buffer in model.buffers()]
+        copied = dict(copies.copied())
+        model[0](torch.randn(4, 3, 2, 2))
+        found = [
+            copied[buffer.data_ptr()] if buffer.numel() else buffer for buffer in model.buffers()
+        ]
+        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+        assert copied[model[0].num_batches_tracked.data_ptr()] == 2 * steps - 1
 
 
 def test_file_with_a_class_of_a_library_is_kept_as_its_bytes() -> None:
@@ -188,6 +206,8 @@ def test_free_memory_is_what_rays_memory_monitor_leaves_of_the_host_or_of_the_co
     (tmp_path / "memory.stat").write_text(f"anon 5\ninactive_file {200 * KB}\n")
     monkeypatch.delenv("RAY_memory_usage_threshold", raising=False)
     assert free_bytes(tmp_path / "meminfo", (tmp_path,)) == free
+    monkeypatch.setenv("RAY_memory_usage_threshold", "0.3")
+    assert free_bytes(tmp_path / "meminfo", (tmp_path,)) == 0
 
 
 def test_holder_does_not_answer_without_the_token_of_the_run() -> None:
@@ -204,5 +224,3 @@ def test_holder_does_not_answer_without_the_token_of_the_run() -> None:
     finally:
         holder.close()
     assert found([holder.address]).lost == 1
-    monkeypatch.setenv("RAY_memory_usage_threshold", "0.3")
-    assert free_bytes(tmp_path / "meminfo", (tmp_path,)) == 0
