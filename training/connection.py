@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 ANSWER_S = 5.0
 """How long the other end of a connection may take for an answer that needs no work."""
+ADMIT_S = 30.0
+"""How long a caller may take for its proof: its host may be busy."""
 MESSAGE_BYTES = 1 << 20
 """The longest message, without the bytes after it."""
 TOKEN_BYTES = 32
@@ -96,10 +98,11 @@ class Listener:
     def _admit(self, link: socket.socket) -> None:
         with link:
             try:
-                link.settimeout(ANSWER_S)
+                link.settimeout(ADMIT_S)
                 if link.family != socket.AF_UNIX:
                     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 if _admits(link, self._token):
+                    link.settimeout(ANSWER_S)
                     self._serve(link)
             except (OSError, KeyError, TypeError, ValueError) as error:
                 # The caller has ended, or it is not one of ours; it sees a closed connection.

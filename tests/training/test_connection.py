@@ -85,7 +85,7 @@ def test_caller_that_sends_a_message_instead_of_a_proof_is_refused(address: Addr
 
 def test_caller_that_sends_nothing_is_disconnected() -> None:
     with (
-        patch.object(connection, "ANSWER_S", 0.05),
+        patch.object(connection, "ADMIT_S", 0.05),
         quorum() as address,
         socket.create_connection((address.host, address.port)) as link,
     ):

@@ -17,6 +17,7 @@ from training.connection import (
     send,
 )
 
+CONNECT_S = 30.0
 PUBLISH_S = 120.0
 """How long a request waits for the state of its quorum."""
 
@@ -67,7 +68,7 @@ def fetch(address: str, token: bytes, number: int) -> bytes:
     """The state for quorum `number` from a replica's Snapshots. Raises HealError."""
     host, _, port = address.rpartition(":")
     try:
-        with connected(Address(host, int(port), token)) as link:
+        with connected(Address(host, int(port), token), timeout_s=CONNECT_S) as link:
             link.settimeout(PUBLISH_S)
             send(link, {"quorum": number})
             head = receive(link)
