@@ -205,8 +205,8 @@ def _lines(ranks: Sequence[Rank], holders_s: float) -> list[Line]:
 
 
 def _share(steps: Sequence[Step], part: str, whole: str) -> float:
-    total: float = sum(getattr(step, whole) for step in steps)
-    return sum(getattr(step, part) for step in steps) / total
+    sums = [sum(float(getattr(step, name)) for step in steps) for name in (part, whole)]
+    return sums[0] / sums[1]
 
 
 def _listed(values: Sequence[float], form: str) -> str:

@@ -1,4 +1,4 @@
-"""The connections between processes of a run: who is admitted, and which messages are refused."""
+"""The connections between processes of a run: callers without its token, and refused messages."""
 
 from __future__ import annotations
 

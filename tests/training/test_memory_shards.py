@@ -70,20 +70,22 @@ def test_shard_has_the_earlier_value_of_a_tensor_that_changes_before_the_copy() 
 
 
 def test_copies_of_buffers_have_the_values_of_the_call() -> None:
-    model = nn.Sequential(nn.BatchNorm2d(3), nn.BatchNorm1d(2))
+    norm = nn.BatchNorm2d(3)
+    assert norm.num_batches_tracked is not None
+    model = nn.Sequential(norm, nn.BatchNorm1d(2))
     model.register_buffer("none", torch.empty(0))
     model.register_buffer("empty", torch.empty(0, 2))
     copies = BufferCopies(model)
     for steps in (1, 2):
-        model[0](torch.randn(4, 3, 2, 2))
+        norm(torch.randn(4, 3, 2, 2))
         expected = [buffer.clone() for buffer in model.buffers()]
         copied = dict(copies.copied())
-        model[0](torch.randn(4, 3, 2, 2))
+        norm(torch.randn(4, 3, 2, 2))
         found = [
             copied[buffer.data_ptr()] if buffer.numel() else buffer for buffer in model.buffers()
         ]
         assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
-        assert copied[model[0].num_batches_tracked.data_ptr()] == 2 * steps - 1
+        assert copied[norm.num_batches_tracked.data_ptr()] == 2 * steps - 1
 
 
 def test_file_with_a_class_of_a_library_is_kept_as_its_bytes() -> None:

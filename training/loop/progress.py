@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.random import mtrand
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -177,7 +178,7 @@ class _NumPyGenerator:
         self._read: tuple[bytes, Any] = (b"", None)
 
     def state(self) -> Any:
-        generator = np.random.get_bit_generator()
+        generator = mtrand.get_bit_generator()
         if not isinstance(generator, np.random.MT19937):
             return np.random.get_state(legacy=True)
         numbers = ctypes.string_at(generator.ctypes.state_address, self._STATE_BYTES)
