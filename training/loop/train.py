@@ -24,7 +24,8 @@ from training.loop import evaluate, recipe
 from training.loop.checkpoints import Checkpoints, StepCheckpoints
 from training.loop.divergence import Finite, why_not_finite
 from training.loop.flops import flops
-from training.loop.progress import Progress, seed_all
+from training.loop.generators import seed_all
+from training.loop.progress import Progress
 from training.loop.save_interval import SaveInterval
 from training.loop.settings import TrainSettings
 from training.loop.step import Due, Pace, after_step, update

@@ -19,7 +19,8 @@ from training.data.example_random import Draws
 from training.data.loader import Step
 from training.loop import evaluate, recipe
 from training.loop.checkpoints import Checkpoints
-from training.loop.progress import Progress, seed_all
+from training.loop.generators import seed_all
+from training.loop.progress import Progress
 from training.loop.settings import TrainSettings
 from training.loop.step import Due, Pace, after_step, update
 from training.loop.train import build_model, sampler

@@ -20,8 +20,9 @@ from training.checkpoint.memory.sets import WholeSet
 from training.checkpoint.memory.shard import Packed, pack
 from training.checkpoint.memory.writer import Nodes, Writer
 from training.connection import Address
+from training.loop import generators
 from training.loop.checkpoints import Checkpoints
-from training.loop.progress import Progress, captured
+from training.loop.progress import Progress
 from training.loop.world import World
 from training.telemetry.worker import attempt_observer
 
@@ -141,7 +142,7 @@ class MemoryCheckpoints:
         # With whole models, only the first rank has more to save than its generators.
         buffers = {} if parallel.saves_alone and rank else self._copied_buffers(parallel.model)
         if parallel.saves_alone:
-            noise = captured()
+            noise = generators.states()
             return lambda: pack(progress.states(rank, size, noise), buffers)
         states = progress.states(rank, size)
         return lambda: pack(states, buffers)
