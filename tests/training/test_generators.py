@@ -64,6 +64,6 @@ def test_state_of_a_generator_that_was_not_used_is_not_read_again() -> None:
 
 
 def test_states_are_read_each_time_if_the_memory_of_the_generator_is_of_another_form() -> None:
-    with patch.object(generators, "_is_cpython", lambda: False):
+    with patch.object(generators._python, "_is_known", False):
         assert states()["python"] is not states()["python"]
         assert states()["python"] == random.getstate()

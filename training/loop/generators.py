@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import random
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,7 @@ _WORD_BYTES = 4
 _WORDS = 624
 _MARK_WORDS = 5
 """The position, and four numbers next to it in memory."""
-_PYTHON: Any = random._inst
-"""The generator of the functions of `random`."""
-_PYTHON_STATE = id(_PYTHON) + object.__basicsize__
-"""CPython has the position, and then the numbers (`RandomObject` in _randommodule.c)."""
+_Words = ctypes.c_char * (_MARK_WORDS * _WORD_BYTES)
 
 
 def seed_all(seed: int, rank: int) -> None:
@@ -40,7 +36,7 @@ def states() -> dict[str, Any]:
     return {
         "python": _python.state(),
         "numpy": _numpy.state(),
-        "torch": torch.get_rng_state(),
+        "torch": torch.default_generator.get_state(),
         "cuda": torch.cuda.get_rng_state() if _has_cuda() else None,
     }
 
@@ -56,60 +52,56 @@ def restore(saved: dict[str, Any]) -> None:
         generator.forget()
 
 
-class _Generator:
-    def __init__(self, read: Callable[[], Any], mark: Callable[[], object]) -> None:
-        """`mark` changes with the state; None if it is not known whether it does."""
-        self._read, self._mark = read, mark
-        self._last: tuple[object, Any] = (None, None)
+class _Python:
+    def __init__(self) -> None:
+        self._generator: Any = random._inst
+        # CPython has the position, and then the numbers (`RandomObject` in _randommodule.c).
+        self._words = _Words.from_address(id(self._generator) + object.__basicsize__)
+        numbers = random.getstate()[1]
+        expected = np.array([numbers[-1], *numbers[: _MARK_WORDS - 1]], dtype=np.uint32)
+        self._is_known = self._words.raw == expected.tobytes()
+        self._read: tuple[bytes, Any, Any] | None = None
+        """The mark, the left over normal variate, and the state."""
 
     def state(self) -> Any:
-        mark = self._mark()
-        before, state = self._last
-        if mark is None or mark != before:
-            state = self._read()
-            self._last = mark, state
-        return state
+        words, gauss, before = self._words.raw, self._generator.gauss_next, self._read
+        if before and self._is_known and before[0] == words and before[1] == gauss:
+            return before[2]
+        self._read = words, gauss, random.getstate()
+        return self._read[2]
 
     def forget(self) -> None:
-        self._last = (None, None)
+        self._read = None
 
 
-def _python_mark() -> object:
-    return (_python_words(), _PYTHON.gauss_next) if _is_cpython() else None
+class _NumPy:
+    def __init__(self) -> None:
+        self._generator: Any = None
+        self._words: Any = None
+        self._read: tuple[bytes, Any] | None = None
 
+    def state(self) -> Any:
+        generator, before = mtrand.get_bit_generator(), self._read
+        if generator is not self._generator:  # it can be replaced
+            self._of(generator)
+            before = None
+        words = self._words.raw if self._words is not None else b""
+        # A left over normal variate is no part of the numbers, and its use changes nothing else.
+        if before and words and before[0] == words and not before[1][3]:
+            return before[1]
+        name, keys, *others = np.random.get_state(legacy=True)
+        self._read = words, (name, keys.tolist(), *others)
+        return self._read[1]
 
-def _python_words() -> bytes:
-    return ctypes.string_at(_PYTHON_STATE, _MARK_WORDS * _WORD_BYTES)
+    def _of(self, generator: Any) -> None:
+        self._generator, self._words = generator, None
+        if isinstance(generator, np.random.MT19937):
+            # The numbers, and then the position (numpy/random/src/mt19937/mt19937.h).
+            end = generator.ctypes.state_address + (_WORDS + 1) * _WORD_BYTES
+            self._words = _Words.from_address(end - ctypes.sizeof(_Words))
 
-
-@functools.cache
-def _is_cpython() -> bool:
-    """Whether the generator is in memory as expected."""
-    words = random.getstate()[1]
-    expected = np.array([words[-1], *words[: _MARK_WORDS - 1]], dtype=np.uint32)
-    return type(_PYTHON) is random.Random and _python_words() == expected.tobytes()
-
-
-def _numpy_mark() -> object:
-    generator = mtrand.get_bit_generator()
-    # The numbers, and then the position (numpy/random/src/mt19937/mt19937.h).
-    if not isinstance(generator, np.random.MT19937) or _has_gauss():
-        return None
-    end = generator.ctypes.state_address + (_WORDS + 1) * _WORD_BYTES
-    return ctypes.string_at(end - _MARK_WORDS * _WORD_BYTES, _MARK_WORDS * _WORD_BYTES)
-
-
-def _has_gauss() -> bool:
-    """Whether a normal variate was left over when the state was read: its use changes nothing
-    else. One is left over only after the numbers were used.
-    """
-    _, state = _numpy._last
-    return state is not None and bool(state[3])
-
-
-def _numpy_state() -> Any:
-    name, keys, *others = np.random.get_state(legacy=True)
-    return (name, keys.tolist(), *others)
+    def forget(self) -> None:
+        self._read = None
 
 
 @functools.cache
@@ -118,5 +110,5 @@ def _has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
-_python = _Generator(random.getstate, _python_mark)
-_numpy = _Generator(_numpy_state, _numpy_mark)
+_python = _Python()
+_numpy = _NumPy()

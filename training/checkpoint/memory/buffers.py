@@ -26,7 +26,6 @@ class BufferCopies:
                 buffers.append(buffer.detach())
         self._calls = list(by_type.values())
 
-    @torch.no_grad()
     def copied(self) -> Mapping[int, Tensor]:
         """By address (`data_ptr`) of a buffer, its copy, which the next call replaces."""
         for copies, buffers in self._calls:
