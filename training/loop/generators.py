@@ -89,7 +89,8 @@ class _NumPy:
         # A left over normal variate is no part of the numbers, and its use changes nothing else.
         if before and words and before[0] == words and not before[1][3]:
             return before[1]
-        name, keys, *others = np.random.get_state(legacy=True)
+        found: Any = np.random.get_state(legacy=True)
+        name, keys, *others = found
         self._read = words, (name, keys.tolist(), *others)
         return self._read[1]
 
