@@ -1,4 +1,5 @@
-"""The fast profile on a real cluster: one elastic run that loses a rank, a frozen rank, a pod."""
+"""The fast profile on a real cluster: one elastic run that loses a rank, a frozen rank, a pod, and
+grows again."""
 
 from __future__ import annotations
 
@@ -30,6 +31,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed]
 WAIT_S = 300.0
 FROZEN_S = 8
 """In place of the profile's 25, so that the test is over sooner."""
+GROWS_S = 10.0
+"""After a pod has been replaced. Ray's own check is 60 s after the restart."""
+STEPS_LOST = 30
+"""Fewer than between two checkpoints: the run grows right after one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +142,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
             yield Stage(session, backend)
 
 
-def test_a_run_comes_back_on_spares_from_a_dead_rank_a_frozen_rank_and_a_lost_pod(
+def test_a_run_comes_back_on_spares_from_a_dead_rank_a_frozen_rank_and_a_lost_pod_and_grows(
     stage: Stage,
 ) -> None:
     stage.settle(ranks=2)
@@ -164,3 +169,16 @@ def test_a_run_comes_back_on_spares_from_a_dead_rank_a_frozen_rank_and_a_lost_po
     fourth = stage.comes_back(after=3)
     assert len(fourth.placements) == 1, "it goes on at once with the one that is left"
     assert stage.runs_on_spares()
+
+    replaced = stage.session.wait(
+        lambda store: sum(pod.ready for pod in store.pods.values()) == 3, WAIT_S
+    )
+    assert replaced
+    ready_s = stage.session.clock()
+    fifth = stage.comes_back(after=4)
+    assert len(fifth.placements) == 2, "it grows when the pod has been replaced"
+    assert fourth.ended_s is not None
+    assert fourth.ended_s - ready_s < GROWS_S
+    assert fourth.last_step is not None
+    assert fifth.first_step is not None
+    assert fourth.last_step - fifth.first_step < STEPS_LOST

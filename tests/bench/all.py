@@ -41,6 +41,7 @@ MEASUREMENTS = (
     "recorder_cost",
     "many_runs",
     "checkpoint_stall",
+    "memory_stall",
     "recovery",
     "fault_tolerant",
 )

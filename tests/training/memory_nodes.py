@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,8 +22,8 @@ from training import telemetry
 from training.checkpoint.in_folder import FolderCheckpoints
 from training.checkpoint.memory.checkpoints import MemoryCheckpoints
 from training.checkpoint.memory.holder import Holder
-from training.checkpoint.memory.messages import Address
 from training.checkpoint.memory.shard import Buffer, Packed
+from training.connection import Address, new_token
 from training.loop import train as loop
 from training.loop.settings import TrainSettings
 from training.loop.train import Parallelizer
@@ -88,7 +87,7 @@ class Started:
 
 @contextmanager
 def holding(*nodes: str) -> Iterator[Started]:
-    started = Started(Nodes(), {}, {}, secrets.token_bytes(32))
+    started = Started(Nodes(), {}, {}, new_token())
     try:
         for node in nodes:
             started.add(node)

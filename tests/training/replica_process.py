@@ -1,6 +1,7 @@
-"""A replica as a plain process: `python -m tests.training.replica_process FOLDER REPLICA QUORUM`.
+"""A replica as a plain process: `python -m tests.training.replica_process FOLDER REPLICA`.
 
-With a file as a fourth argument it starts to train when that file exists. Appends a line of JSON to
+FOLDER has the settings, and the address of the quorum's server as a pickle. With a file as a third
+argument it starts to train when that file exists. Appends a line of JSON to
 `FOLDER/replica-N.jsonl` for each step that it does.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import sys
 import time
 from dataclasses import replace
@@ -24,6 +26,7 @@ from training.checkpoint.in_folder import FolderCheckpoints
 from training.loop.settings import TrainSettings
 from training.parallel import single_device
 from training.replicas import replica as loop
+from training.replicas.messages import QuorumAddress
 from training.settings import describe
 
 
@@ -34,7 +37,8 @@ def settings_of(folder: Path) -> TrainSettings:
 
 
 def main() -> None:
-    folder, replica, quorum = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    folder, replica = Path(sys.argv[1]), int(sys.argv[2])
+    quorum: QuorumAddress = pickle.loads((folder / "quorum.pickle").read_bytes())
     torch.set_num_threads(1)
     settings = settings_of(folder)
     models: list[nn.Module] = []
@@ -62,9 +66,9 @@ def main() -> None:
     def resume(*, step: int) -> None:
         lines.write(json.dumps({"t": time.time(), "pid": os.getpid(), "resumed": step}) + "\n")
 
-    if len(sys.argv) > 4:
+    if len(sys.argv) > 3:
         lines.write(json.dumps({"ready": True}) + "\n")
-        while not Path(sys.argv[4]).exists():
+        while not Path(sys.argv[3]).exists():
             time.sleep(0.01)
     with (
         patch.object(loop, "Whole", Kept),

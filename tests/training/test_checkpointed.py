@@ -20,8 +20,8 @@ from training import telemetry
 from training.checkpoint.in_folder import FolderCheckpoints
 from training.checkpoint.storage import PREFIX
 from training.jobs.checkpointed import Settings
+from training.loop import generators
 from training.loop import train as loop
-from training.loop.progress import generators, restore
 from training.loop.world import World
 from training.parallel.replicated import replicated
 from training.parallel.single_device import whole
@@ -256,11 +256,11 @@ def test_batches_of_another_size_start_the_epoch_again(
 
 
 def test_generators_are_restored_from_a_file_that_holds_no_code(tmp_path: Path) -> None:
-    torch.save(generators(), tmp_path / "g.pt")
+    torch.save(generators.states(), tmp_path / "g.pt")
 
     def draw() -> tuple[float, float, float]:
         return random.random(), float(np.random.rand()), float(torch.rand(()))
 
     expected = draw()
-    restore(torch.load(tmp_path / "g.pt", weights_only=True))
+    generators.restore(torch.load(tmp_path / "g.pt", weights_only=True))
     assert draw() == expected

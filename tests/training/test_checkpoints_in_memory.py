@@ -15,7 +15,7 @@ import torch
 from tests.training.memory_nodes import SETTINGS, Kill, Nodes, Started, Trained, holding, train
 from tests.training.ranks import on_ranks
 from training.checkpoint.memory import need
-from training.checkpoint.memory.messages import Address, NoAnswer
+from training.connection import Address, NoAnswer
 from training.loop.world import World
 from training.parallel.settings import ShardSettings
 from training.parallel.sharded import Sharded

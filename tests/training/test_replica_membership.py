@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 
 from training.replicas.membership import Decision, Heal, Lost, Member, Membership, Quorum
@@ -189,7 +191,8 @@ def test_messages_are_equal_after_the_network() -> None:
         Refuse({"stopped": "no data"}),
         Decision(True, Quorum(4, 9, ((0, 1, 2), (0, 2)), (Heal(2, 0, "10.0.0.1:99"),)), {"a": 1.5}),
     ]
-    assert [decode(encode(message)) for message in messages] == messages
+    sent = [json.loads(json.dumps(encode(message))) for message in messages]
+    assert [decode(message) for message in sent] == messages
 
 
 def test_examples_of_a_lost_replica_are_divided_among_the_others_and_none_is_computed_twice() -> (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import signal
 import subprocess
 import sys
@@ -43,13 +44,12 @@ STOP_S = 2.0
 @dataclass
 class Replicas:
     folder: Path
-    address: str
     quorums: list[Quorum]
     held: ExitStack
 
     def start(self, replica: int, *when: Path) -> subprocess.Popen[bytes]:
         """`when`: a file that the process waits for."""
-        argv = [str(self.folder), str(replica), self.address, *map(str, when)]
+        argv = [str(self.folder), str(replica), *map(str, when)]
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.training.replica_process", *argv],
             cwd=ROOT,
@@ -88,7 +88,8 @@ def replicas(folder: Path) -> Iterator[Replicas]:
         ExitStack() as held,
         QuorumServer(REPLICAS, SETTINGS.timeout_s, on_change=quorums.append) as server,
     ):
-        yield Replicas(folder, server.address, quorums, held)
+        (folder / "quorum.pickle").write_bytes(pickle.dumps(server.address))
+        yield Replicas(folder, quorums, held)
 
 
 @pytest.fixture(scope="module")
@@ -200,3 +201,6 @@ def test_result_is_that_of_the_saved_model_on_every_replica(
     assert results[0] == results[1] == results[2]
     assert results[0]["step"] == len(run.steps(1))
     assert results[0]["accuracy"] > 0.5
+    assert results[0]["epoch"] == SETTINGS.epochs
+    last = [line["loss"] for line in run.steps(1)][-len(run.steps(1)) // SETTINGS.epochs :]
+    assert results[0]["loss"] == pytest.approx(sum(last) / len(last))

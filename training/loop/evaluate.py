@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from training.data.examples import Examples
+from training.data.examples import Data, Examples
 from training.data.loader import Loader
 from training.data.sampler import Sampler
 from training.data.settings import DataSettings
+from training.loop.progress import Progress
 from training.loop.world import World
 from training.stop import Stop
 from training.techniques.precision import Precision
@@ -68,3 +69,26 @@ def evaluate(
     sums[2] = answered
     loss_sum, right_sum, answers_sum = world.total(sums).tolist()
     return Score(loss_sum / answers_sum, right_sum / answers_sum)
+
+
+def metrics(
+    settings: DataSettings, data: Data, world: World, progress: Progress, *, with_test: bool
+) -> dict[str, float]:
+    """The evaluation of the averaged weights after the last step of `progress`.
+
+    `with_test`: on the test data too, if there are any.
+    """
+    model, precision = progress.parallel.model, progress.precision
+    found: dict[str, float] = {}
+    with progress.average.used():
+        score = evaluate(model, data.held_out, world, precision, settings)
+        if with_test and data.test is not None:
+            test = evaluate(model, data.test, world, precision, settings)
+            found |= {"test_accuracy": test.accuracy, "test_loss": test.loss}
+    return found | {
+        "accuracy": score.accuracy,
+        "held_out_loss": score.loss,
+        "loss": progress.mean_loss,
+        "epoch": progress.epochs,
+        "step": float(progress.step),
+    }

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from training.loop import generators
 from training.parallel import IncompatibleCheckpoint, Parallel
 from training.techniques.average import Average
 from training.techniques.precision import Precision
@@ -77,9 +76,9 @@ class Progress:
     ) -> dict[str, Any]:
         """By file, the state of this rank: its generators; rank 0 adds the shared state.
 
-        `noise`: the states of the generators after the step, from `captured`, if it is later.
+        `noise`: the states of the generators after the step, if it is later.
         """
-        own = {"generators": generators(noise), "epoch_loss": float(self.epoch_loss)}
+        own = {"generators": noise or generators.states(), "epoch_loss": float(self.epoch_loss)}
         states = {own_file(rank): own, **self.parallel.states(self.optimizer, self.average)}
         if rank == 0:
             states[COUNTS] = {
@@ -142,7 +141,7 @@ class Progress:
         own = torch.load(directory / own_file(min(rank, saved - 1)), weights_only=True)
         self.epoch_loss.fill_(own["epoch_loss"])
         if rank < saved:
-            restore(own["generators"])
+            generators.restore(own["generators"])
         if shared["steps"] != self.steps:
             self.batch = 0
             self.epoch_loss.zero_()
@@ -154,37 +153,3 @@ class Progress:
 
 def own_file(rank: int) -> str:
     return f"rank-{rank}.pt"
-
-
-def seed_all(seed: int, rank: int) -> None:
-    """Seed the generators: different on each rank, the same in each run."""
-    own = int(np.random.SeedSequence((seed, rank)).generate_state(1)[0])
-    random.seed(own)
-    np.random.seed(own)
-    torch.manual_seed(own)
-
-
-def captured() -> dict[str, Any]:
-    """The states of Python's, NumPy's and torch's generators, as they return them."""
-    return {
-        "python": random.getstate(),
-        "numpy": np.random.get_state(legacy=True),
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state() if torch.cuda.is_available() else None,
-    }
-
-
-def generators(states: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The captured states, or those of now, of types that torch.load trusts."""
-    states = captured() if states is None else states
-    name, keys, position, has_gauss, gauss = states["numpy"]
-    return states | {"numpy": (name, keys.tolist(), position, has_gauss, gauss)}
-
-
-def restore(states: dict[str, Any]) -> None:
-    random.setstate(states["python"])
-    name, keys, position, has_gauss, gauss = states["numpy"]
-    np.random.set_state((name, np.array(keys, dtype=np.uint32), position, has_gauss, gauss))
-    torch.set_rng_state(states["torch"])
-    if states["cuda"] is not None and torch.cuda.is_available():
-        torch.cuda.set_rng_state(states["cuda"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,15 @@ from training.data import load
 from training.data.examples import Data, Examples
 from training.data.loader import Batches, Loader
 from training.data.sampler import Sampler
-from training.loop import recipe
+from training.loop import evaluate, recipe
 from training.loop.checkpoints import Checkpoints, StepCheckpoints
 from training.loop.divergence import Finite, why_not_finite
-from training.loop.evaluate import check_shares, evaluate
 from training.loop.flops import flops
-from training.loop.progress import Progress, seed_all
+from training.loop.generators import seed_all
+from training.loop.progress import Progress
 from training.loop.save_interval import SaveInterval
 from training.loop.settings import TrainSettings
+from training.loop.step import Due, Pace, after_step, update
 from training.loop.tracking import Tracking
 from training.loop.world import World
 from training.models import build
@@ -62,7 +64,7 @@ def train(
     groups = parallel.example_groups
     for evaluated in (data.held_out, data.test):
         if evaluated is not None:
-            check_shares(evaluated, groups)
+            evaluate.check_shares(evaluated, groups)
     stages = world.size // groups.size
     dealt = sampler(settings, groups, len(data.train), stages, data.chunks)
     batches = feed(data.train, dealt, settings)
@@ -102,29 +104,20 @@ def train(
     interval = SaveInterval(progress, world)
     metrics: dict[str, float] = {}
 
-    def checkpoint(*, saved: bool, ends: bool) -> float:
-        """Evaluate and report, and save unless `saved` is false; `ends`: after the last step.
+    def checkpoint(due: Due) -> float:
+        """Evaluate and report, and save if it is due.
 
         Returns how long saving blocked training, in seconds.
         """
         began_s = time.monotonic()
-        with average.used():
-            score = evaluate(parallel.model, data.held_out, groups, precision, settings)
-            if ends and data.test is not None:
-                test = evaluate(parallel.model, data.test, groups, precision, settings)
-                metrics.update(test_accuracy=test.accuracy, test_loss=test.loss)
         metrics.update(
-            accuracy=score.accuracy,
-            held_out_loss=score.loss,
-            loss=progress.mean_loss,
-            epoch=progress.epochs,
-            step=float(progress.step),
+            evaluate.metrics(settings, data, groups, progress, with_test=due.training_ends)
         )
         tracking.report(metrics, progress.step)
         progress.tracked = tracking.id
         if progress.batch == batches.steps:
             progress.end_epoch()
-        if not saved:
+        if not due.saves:
             checkpoints.evaluated(metrics)
             return 0.0
         interval.count_time()
@@ -140,7 +133,7 @@ def train(
         return "" if wrong is None else why_not_finite(wrong[0], world.gather(wrong[1]))
 
     checkpoint_s = 0.0
-    step_began = time.perf_counter()
+    pace = Pace(settings.min_step_s)
     tracking = Tracking(settings, world, progress.tracked)
     with tracking, attention.kernel(settings.attention):
         # A run that had completed all of its steps has none left.
@@ -149,40 +142,24 @@ def train(
                 loss, samples = parallel.passes(step, precision, settings)
 
                 number = progress.step + 1
-                last = number == settings.max_steps
-                epoch_ends = progress.batch + 1 == batches.steps
-                ends = last or (epoch_ends and progress.epoch + 1 == settings.epochs)
-                every = settings.checkpoint_every_steps
-                saved = (
-                    ends
-                    or (epoch_ends and (progress.epoch + 1) % settings.save_every_epochs == 0)
-                    or (every > 0 and number % every == 0)
-                    or (settings.checkpoint_every == "auto" and interval.is_due(number))
-                )
-                due = epoch_ends or saved
+                due = after_step(settings, progress)
+                if settings.checkpoint_every == "auto" and interval.is_due(number):
+                    due = replace(due, saves=True)
 
                 with telemetry.section("optimizer"):
                     precision.unscale(optimizer)
                     grad_norm = parallel.clip(settings.clip_norm)
                     if settings.stop_on_nan:
                         finite.step(number, loss, grad_norm)
-                    if why := not_finite(newest=due):
+                    if why := not_finite(newest=due.evaluates):
                         telemetry.step(loss=loss, grad_norm=grad_norm)
                         tracking.stopped(why)
                         return {"stopped": why}
                     if in_memory is not None:
                         checkpoint_s += in_memory.before_update(number)
-                    learning_rate = rates.rate(progress.epoch * batches.steps + progress.batch)
-                    for group in optimizer.param_groups:
-                        group["lr"] = learning_rate
-                    precision.step(optimizer)
-                    optimizer.zero_grad()
-                    average.update()
+                    learning_rate = update(progress, rates)
 
-                if settings.min_step_s:
-                    pause_s = step_began + settings.min_step_s - time.perf_counter()
-                    time.sleep(max(0.0, pause_s))
-                    step_began = time.perf_counter()
+                pace.wait()
                 progress.end_step(loss)
                 telemetry.step(
                     loss=loss,
@@ -194,10 +171,10 @@ def train(
                     step=progress.step,
                     checkpoint_s=checkpoint_s,
                 )
-                checkpoint_s = checkpoint(saved=saved, ends=ends) if due else 0.0
+                checkpoint_s = checkpoint(due) if due.evaluates else 0.0
                 if in_memory is not None:
                     checkpoint_s += in_memory.after_step(progress)
-                if last:
+                if number == settings.max_steps:
                     return {"step": progress.step, **metrics}
     return {"step": progress.step, **metrics}
 

@@ -16,10 +16,13 @@ import ray
 from ray.train.v2._internal.execution.callback import (
     ControllerCallback,
     ReplicaGroupCallback,
+    ReportCallback,
     WorkerGroupCallback,
 )
 
-from training.recovery import deaths, elastic, forkserver, spares
+from training.checkpoint.memory.on_ray import actor_name
+from training.recovery import deaths, elastic, forkserver, nodes, spares
+from training.recovery.growth import Growth, grow
 from training.recovery.settings import CHECK_EVERY_S, SPARES
 from training.recovery.spares import OWN_PYTHON, Spares
 from training.telemetry.failsafe import guarded
@@ -31,6 +34,7 @@ class RecoveryCallback(
     ControllerCallback,  # type: ignore[misc]
     WorkerGroupCallback,  # type: ignore[misc]
     ReplicaGroupCallback,  # type: ignore[misc]
+    ReportCallback,  # type: ignore[misc]
 ):
     def __init__(self) -> None:
         self._spares: Spares | None = None
@@ -39,6 +43,7 @@ class RecoveryCallback(
         self._elastic_run = ""
         self._nodes: frozenset[str] = frozenset()
         self._counted_s = float("-inf")
+        self._growth: Growth | None = None
 
     @guarded
     def after_controller_start(self, train_run_context: Any) -> None:
@@ -48,6 +53,8 @@ class RecoveryCallback(
         self._elastic_run = (
             train_run_context.run_id if train_run_context.scaling_config.elasticity_enabled else ""
         )
+        if self._elastic_run:
+            self._grow(train_run_context)
         # If the script sets an environment for ranks, it is not changed.
         environment = train_run_context.run_config.worker_runtime_env
         if SPARES and not environment:
@@ -61,6 +68,26 @@ class RecoveryCallback(
                 "no spare processes are kept: the run has a runtime environment of its own (%s)",
                 ", ".join(environment.get("env_vars", environment)),
             )
+
+    def _grow(self, train_run_context: Any) -> None:
+        scaling, name = train_run_context.scaling_config, train_run_context.run_config.name
+
+        def is_in_memory() -> bool:
+            try:
+                ray.get_actor(actor_name(name))
+            except ValueError:  # there is no such actor
+                return False
+            return True
+
+        self._growth = Growth(
+            scaling.max_workers, scaling._resources_per_worker_not_none, nodes.alive, is_in_memory
+        )
+        grow(self._growth, lambda: elastic.refresh(self._elastic_run))
+
+    @guarded
+    def after_report(self, training_report: Any, metrics: Any) -> None:
+        if self._growth is not None and training_report.checkpoint is not None:
+            self._growth.saved()
 
     @guarded
     def after_worker_group_training_start(self, worker_group: Any) -> None:

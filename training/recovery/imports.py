@@ -14,6 +14,7 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 
+from training.free_memory import free_bytes
 from training.recovery.settings import CPU_SHARE, IMPORTS_BYTES, SPARE_MEMORY_BYTES
 
 log = logging.getLogger(__name__)
@@ -105,9 +106,7 @@ class Competition:
 
 
 @contextmanager
-def reserved_memory(
-    importing: Path, free_bytes: Callable[[], float] | None = None
-) -> Iterator[bool]:
+def reserved_memory(importing: Path, free: Callable[[], float] = free_bytes) -> Iterator[bool]:
     """Yield whether the node has memory for one more process with the run's libraries.
 
     Spares start at the same time. Each one that still imports has a file, named by its process id,
@@ -119,9 +118,7 @@ def reserved_memory(
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         others = [path for path in importing.iterdir() if Path("/proc", path.name).exists()]
-        is_reserved = (free_bytes or _free_bytes)() - len(
-            others
-        ) * IMPORTS_BYTES > SPARE_MEMORY_BYTES
+        is_reserved = free() - len(others) * IMPORTS_BYTES > SPARE_MEMORY_BYTES
         if is_reserved:
             mine.touch()
     finally:
@@ -130,12 +127,3 @@ def reserved_memory(
         yield is_reserved
     finally:
         mine.unlink(missing_ok=True)
-
-
-def _free_bytes() -> float:
-    """Return the memory left in this container or host before Ray's memory monitor ends workers."""
-    from ray._common.utils import get_system_memory
-    from ray._private.utils import get_used_memory
-
-    usable = float(os.environ.get("RAY_memory_usage_threshold", "0.95"))  # noqa: SIM112
-    return float(usable * get_system_memory() - get_used_memory())

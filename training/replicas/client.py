@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import queue
-import socket
 import threading
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
+from training.connection import connected, receive, send
 from training.replicas.membership import Decision, Lost
-from training.replicas.messages import Join, Refuse, Vote, decode, encode
+from training.replicas.messages import Join, QuorumAddress, Refuse, Vote, decode, encode
 
 CONNECT_S = 30.0
 
@@ -20,13 +20,12 @@ class QuorumEnded(ConnectionError):
 
 
 class QuorumClient:
-    def __init__(self, address: str, replica: int) -> None:
-        """`address`: as `QuorumServer` has it."""
-        self.host, port, store_port = address.split(":")
-        self.store_port, self.replica = int(store_port), replica
-        self._socket = socket.create_connection((self.host, int(port)), timeout=CONNECT_S)
+    def __init__(self, address: QuorumAddress, replica: int) -> None:
+        """Raises OSError if the server cannot be reached, or is not that of this run."""
+        self.host, self.store_port = address.server.host, address.store_port
+        self.replica = replica
+        self._socket = connected(address.server, timeout_s=CONNECT_S)
         self._socket.settimeout(None)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._answers: queue.SimpleQueue[Decision | None] = queue.SimpleQueue()
         self._broken = 0
         """The newest quorum that has lost a member."""
@@ -75,7 +74,7 @@ class QuorumClient:
 
     def _ask(self, message: Join | Vote | Refuse) -> Decision:
         try:
-            self._socket.sendall(encode(message))
+            send(self._socket, encode(message))
         except OSError as error:
             raise QuorumEnded(f"the quorum's server at {self.host}: {error}") from error
         answer = self._answers.get()
@@ -88,13 +87,12 @@ class QuorumClient:
 
     def _read(self) -> None:
         try:
-            with self._socket.makefile("rb") as lines:
-                for line in lines:
-                    match decode(line):
-                        case Decision() as decision:
-                            self._answers.put(decision)
-                        case Lost() as lost:
-                            self._broken = max(self._broken, lost.number)
+            while True:
+                match decode(receive(self._socket)):
+                    case Decision() as decision:
+                        self._answers.put(decision)
+                    case Lost() as lost:
+                        self._broken = max(self._broken, lost.number)
         except OSError:
             pass  # the end of the connection, which `_ask` reports
         finally:

@@ -1,13 +1,22 @@
-"""The messages between the replicas and the server of their quorum: one line of JSON each."""
+"""The messages between the replicas and the server of their quorum."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from training.connection import Address
 from training.replicas.membership import Decision, Heal, Lost, Quorum
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumAddress:
+    """Of a `QuorumServer`."""
+
+    server: Address
+    store_port: int
+    """Of torch's store on the same host, in which the members of a quorum find each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +45,18 @@ Message = Join | Vote | Refuse | Decision | Lost
 _KINDS = {kind.__name__: kind for kind in (Join, Vote, Refuse, Decision, Lost)}
 
 
-def encode(message: Message) -> bytes:
-    line = {"kind": type(message).__name__, **asdict(message)}
-    return json.dumps(line).encode() + b"\n"
+def encode(message: Message) -> dict[str, Any]:
+    """For `connection.send`."""
+    return {"kind": type(message).__name__, **asdict(message)}
 
 
-def decode(line: bytes) -> Message:
-    """Raises ValueError, KeyError or TypeError for a line that is no message."""
-    raw = json.loads(line)
-    kind = _KINDS[raw.pop("kind")]
+def decode(raw: Mapping[str, Any]) -> Message:
+    """Raises ValueError, KeyError or TypeError for what is no message."""
+    fields = {name: value for name, value in raw.items() if name != "kind"}
+    kind = _KINDS[raw["kind"]]
     if kind is Decision:
-        raw["quorum"] = _quorum(raw["quorum"])
-    found: Message = kind(**raw)
+        fields["quorum"] = _quorum(fields["quorum"])
+    found: Message = kind(**fields)
     return found
 
 

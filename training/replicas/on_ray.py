@@ -21,13 +21,14 @@ from training.checkpoint.in_folder import FolderCheckpoints
 from training.checkpoint.storage import RunDirectory
 from training.loop.settings import TrainSettings, best
 from training.replicas.membership import Quorum
+from training.replicas.messages import QuorumAddress
 from training.replicas.replica import Place, train
 from training.replicas.server import QuorumServer
 from training.telemetry.ray_train import replicas
 from training.telemetry.wire import Heal
 from training.telemetry.worker import attempt_observer
 
-_quorum = ""
+_quorum: QuorumAddress | None = None
 """In a rank: the address of the run's QuorumServer."""
 
 
@@ -76,7 +77,7 @@ def _is_part(worker_group: Any) -> bool:
     return isinstance(worker_group, ReplicaGroup)
 
 
-def _set_quorum(address: str) -> None:
+def _set_quorum(address: QuorumAddress) -> None:
     global _quorum
     _quorum = address
 
@@ -122,5 +123,6 @@ def work(settings: TrainSettings) -> dict[str, Any]:
             finished=finished,
         )
 
+    assert _quorum is not None, "ReplicaConfig sets it"
     place = Place(context.get_world_rank(), ray.util.get_node_ip_address(), _quorum)
     return train(settings, place, checkpoints)

@@ -17,18 +17,19 @@ from training import telemetry
 from training.data import load
 from training.data.example_random import Draws
 from training.data.loader import Step
-from training.data.sampler import Sampler
-from training.loop import recipe
+from training.loop import evaluate, recipe
 from training.loop.checkpoints import Checkpoints
-from training.loop.evaluate import evaluate
-from training.loop.progress import Progress, seed_all
+from training.loop.generators import seed_all
+from training.loop.progress import Progress
 from training.loop.settings import TrainSettings
-from training.loop.train import build_model
+from training.loop.step import Due, Pace, after_step, update
+from training.loop.train import build_model, sampler
 from training.loop.world import World
 from training.parallel.single_device import Whole
 from training.replicas.client import QuorumClient
 from training.replicas.gradient_sum import GradientSum, SumFailed
 from training.replicas.membership import Decision, Quorum
+from training.replicas.messages import QuorumAddress
 from training.replicas.shares import Numbers, parts
 from training.replicas.snapshots import HealError, Snapshots, fetch
 from training.stop import Stop
@@ -52,8 +53,13 @@ class Place:
     replica: int
     host: str
     """An address of its host that the other replicas reach."""
-    quorum: str
-    """The address of the run's QuorumServer."""
+    quorum: QuorumAddress
+    """Of the run's QuorumServer."""
+
+    @property
+    def token(self) -> bytes:
+        """The secret of the run's replicas."""
+        return self.quorum.server.token
 
 
 def train(settings: TrainSettings, place: Place, checkpoints: OpenCheckpoints) -> dict[str, Any]:
@@ -63,9 +69,9 @@ def train(settings: TrainSettings, place: Place, checkpoints: OpenCheckpoints) -
     A step has the same examples with any number of replicas, and its gradient is the mean over
     them, so neither the size of a batch nor the learning rate depends on how many there are.
     """
-    with Snapshots(place.host) as snapshots:
+    with Snapshots(place.host, place.token) as snapshots:
         try:
-            training = _Training(settings, place.replica, snapshots)
+            training = _Training(settings, place, snapshots)
         except Stop as why:
             result = {"stopped": f"rank {place.replica}: {why}"}
             with QuorumClient(place.quorum, place.replica) as client:
@@ -84,8 +90,9 @@ def train(settings: TrainSettings, place: Place, checkpoints: OpenCheckpoints) -
 
 
 class _Training:
-    def __init__(self, settings: TrainSettings, replica: int, snapshots: Snapshots) -> None:
-        self._settings, self._replica, self._snapshots = settings, replica, snapshots
+    def __init__(self, settings: TrainSettings, place: Place, snapshots: Snapshots) -> None:
+        self._settings, self._snapshots = settings, snapshots
+        self._replica, self._token = place.replica, place.token
         self._data = load(settings)
         # A world of this replica alone. What all replicas do together is `GradientSum`.
         self._world = World(0, 1, 0, torch.device("cpu"))
@@ -93,15 +100,8 @@ class _Training:
         self._optimizer = self._parallel.optimizer(settings)
         self._precision = Precision(settings.precision, self._world.device)
         self._average = Average(self._parallel.model, settings.ema_decay)
-        self._sampler = Sampler(
-            examples=len(self._data.train),
-            batch_size=settings.batch_size,
-            rank=0,
-            world_size=1,
-            seed=settings.seed,
-            workers=settings.workers,
-            accumulate=settings.accumulate,
-            chunks=self._data.chunks,
+        self._sampler = sampler(
+            settings, self._world, len(self._data.train), chunks=self._data.chunks
         )
         self._rates = schedule(
             settings,
@@ -124,7 +124,7 @@ class _Training:
         ]
         self._epoch_steps: tuple[int, list[Numbers]] = (-1, [])
         self._committed_s = time.monotonic()
-        seed_all(settings.seed, replica)  # other noise in every replica
+        seed_all(settings.seed, self._replica)  # other noise in every replica
 
     def run(self, client: QuorumClient, open_checkpoints: OpenCheckpoints) -> dict[str, Any]:
         """Raises HealError if the replica that has the state is lost before it is received."""
@@ -142,11 +142,8 @@ class _Training:
                 except Stop as why:
                     return self._end(client, quorum, {"stopped": str(why)})
             self._begin(quorum)
-            step_began = time.perf_counter()
+            pace = Pace(settings.min_step_s)
             while not self._is_over():
-                learning_rate = self._rates.rate(
-                    progress.epoch * self._sampler.steps + progress.batch
-                )
                 decision, loss, samples = self._step(client, quorum)
                 with telemetry.section("optimizer"):
                     grad_norm = self._parallel.clip(settings.clip_norm)
@@ -154,15 +151,9 @@ class _Training:
                         telemetry.step(loss=loss, grad_norm=grad_norm)
                         text = f"the loss became {float(loss)} at step {progress.step + 1}"
                         return self._end(client, decision.quorum, {"stopped": text})
-                    for group in self._optimizer.param_groups:
-                        group["lr"] = learning_rate
-                    self._precision.step(self._optimizer)
-                    self._optimizer.zero_grad()
-                    self._average.update()
-                if settings.min_step_s:
-                    pause_s = step_began + settings.min_step_s - time.perf_counter()
-                    time.sleep(max(0.0, pause_s))
-                    step_began = time.perf_counter()
+                    learning_rate = update(progress, self._rates)
+                pace.wait()
+                due = after_step(settings, progress)
                 progress.end_step(loss)
                 telemetry.step(
                     loss=loss,
@@ -174,7 +165,7 @@ class _Training:
                     checkpoint_s=checkpoint_s,
                 )
                 is_first = decision.quorum.first == self._replica
-                checkpoint_s = self._end_step(checkpoints if is_first else None)
+                checkpoint_s = self._end_step(due, checkpoints if is_first else None)
                 # After the epoch is counted: a replica that joins starts where this one is.
                 if decision.quorum.number != quorum.number:
                     self._begin(decision.quorum)
@@ -183,7 +174,7 @@ class _Training:
 
     def _is_over(self) -> bool:
         settings, progress = self._settings, self._progress
-        return progress.epoch >= settings.epochs or 0 < settings.max_steps <= progress.step
+        return progress.epochs >= settings.epochs or 0 < settings.max_steps <= progress.step
 
     def _resume(self, checkpoints: Checkpoints) -> None:
         with checkpoints.newest() as directory:
@@ -198,7 +189,7 @@ class _Training:
             self._snapshots.publish(quorum.number, self._state())
         for heal in quorum.heals:
             if heal.replica == self._replica:
-                state = fetch(heal.address, quorum.number)
+                state = fetch(heal.address, self._token, quorum.number)
                 self._load(state)
                 took_s = time.monotonic() - began_s
                 print(
@@ -332,22 +323,20 @@ class _Training:
             at += buffer.numel()
         return summed[-1]
 
-    def _end_step(self, checkpoints: Checkpoints | None) -> float:
+    def _end_step(self, due: Due, checkpoints: Checkpoints | None) -> float:
         """At the end of an epoch, and before a checkpoint, evaluate and report; `checkpoints`: of
         the replica that does it. Returns how long a checkpoint blocked training.
         """
-        settings, progress = self._settings, self._progress
-        epoch_ends = progress.batch == self._sampler.steps
-        every = settings.checkpoint_every_steps
-        saved = (epoch_ends and (progress.epoch + 1) % settings.save_every_epochs == 0) or (
-            every > 0 and progress.step % every == 0
-        )
-        metrics = self._metrics() if checkpoints is not None and (epoch_ends or saved) else {}
-        if epoch_ends:
+        progress = self._progress
+        if due.training_ends:
+            return 0.0  # `_conclude` does it
+        reports = checkpoints is not None and due.evaluates
+        metrics = self._metrics() if reports else {}
+        if due.epoch_ends:
             progress.end_epoch()
-        if checkpoints is None or self._is_over() or not (epoch_ends or saved):
+        if checkpoints is None or not reports:
             return 0.0
-        if not saved:
+        if not due.saves:
             checkpoints.evaluated(metrics)
             return 0.0
         began = time.perf_counter()
@@ -355,19 +344,9 @@ class _Training:
         return time.perf_counter() - began
 
     def _metrics(self, *, ends: bool = False) -> dict[str, float]:
-        settings, progress, data = self._settings, self._progress, self._data
-        model = self._parallel.model
-        with self._average.used():
-            score = evaluate(model, data.held_out, self._world, self._precision, settings)
-            metrics = {"accuracy": score.accuracy, "held_out_loss": score.loss}
-            if ends and data.test is not None:
-                test = evaluate(model, data.test, self._world, self._precision, settings)
-                metrics |= {"test_accuracy": test.accuracy, "test_loss": test.loss}
-        return metrics | {
-            "loss": progress.mean_loss,
-            "epoch": progress.epochs,
-            "step": float(progress.step),
-        }
+        return evaluate.metrics(
+            self._settings, self._data, self._world, self._progress, with_test=ends
+        )
 
     def _conclude(
         self, client: QuorumClient, quorum: Quorum, open_checkpoints: OpenCheckpoints
@@ -376,10 +355,12 @@ class _Training:
         lost before, the next one does it.
         """
         progress = self._progress
+        result: dict[str, Any] | None = None
         while True:
-            result: dict[str, Any] | None = None
-            if quorum.first == self._replica:
+            if quorum.first == self._replica and result is None:
                 metrics = self._metrics(ends=True)
+                if progress.batch == progress.steps:
+                    progress.end_epoch()
                 with open_checkpoints() as checkpoints:
                     checkpoints.report(metrics, progress.step, progress.states(0, 1))
                 result = {"step": progress.step, **metrics}

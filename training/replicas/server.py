@@ -15,8 +15,9 @@ from types import TracebackType
 
 from torch._C._distributed_c10d import TCPStore
 
+from training.connection import Address, Listener, new_token, on_host, receive, send
 from training.replicas.membership import Decision, Lost, Member, Membership, Quorum
-from training.replicas.messages import Join, Refuse, Vote, decode, encode
+from training.replicas.messages import Join, Message, QuorumAddress, Refuse, Vote, decode, encode
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +43,12 @@ class QuorumServer:
         self._end = threading.Event()
         # The rendezvous of the replicas' process groups: it outlives each of them.
         self._store = TCPStore(host, 0, is_master=True, wait_for_workers=False)
-        self._listener = socket.create_server(("", 0), backlog=replicas + 8)
-        self.address = f"{host}:{self._listener.getsockname()[1]}:{self._store.port}"
-        """For `QuorumClient`."""
-        for act in (self._accept, self._check):
-            threading.Thread(target=act, name="quorum", daemon=True).start()
+        listening, token = on_host(host), new_token()
+        self.address = QuorumAddress(
+            Address(host, listening.getsockname()[1], token), self._store.port
+        )
+        self._listener = Listener(listening, token, self._serve, "quorum")
+        threading.Thread(target=self._check, name="quorum", daemon=True).start()
 
     def __enter__(self) -> QuorumServer:
         return self
@@ -60,10 +62,9 @@ class QuorumServer:
         self.stop()
 
     def stop(self) -> None:
-        self._end.set()
-        self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with self._lock:
+            self._end.set()
             for connection in list(self._connections):
                 self.close(connection)
 
@@ -73,7 +74,7 @@ class QuorumServer:
         if found is None:
             return
         try:
-            found.sendall(encode(message))
+            send(found, encode(message))
         except OSError:
             log.debug("quorum: connection %s is closed", connection, exc_info=True)
 
@@ -85,37 +86,25 @@ class QuorumServer:
             except OSError:
                 log.debug("quorum: connection %s is closed", connection, exc_info=True)
 
-    def _accept(self) -> None:
-        while not self._end.is_set():
-            try:
-                found, _ = self._listener.accept()
-            except OSError:
-                return  # stopped
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            for option, value in KEEP_ALIVE:
-                found.setsockopt(socket.IPPROTO_TCP, option, value)
-            number = next(self._numbers)
-            with self._lock:
-                self._connections[number] = found
-            threading.Thread(
-                target=self._read, args=(number, found), name="quorum", daemon=True
-            ).start()
-
-    def _read(self, connection: int, found: socket.socket) -> None:
+    def _serve(self, link: socket.socket) -> None:
+        link.settimeout(None)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in KEEP_ALIVE:
+            link.setsockopt(socket.IPPROTO_TCP, option, value)
+        with self._lock:
+            if self._end.is_set():
+                return
+            connection = next(self._numbers)
+            self._connections[connection] = link
         try:
-            with found, found.makefile("rb") as lines:
-                for line in lines:
-                    self._take(connection, line)
-        except (OSError, ValueError, KeyError, TypeError):
-            log.debug("quorum: connection %s has ended", connection, exc_info=True)
+            while True:
+                self._take(connection, decode(receive(link)))
         finally:
             with self._lock:
                 self._connections.pop(connection, None)
                 self._membership.leave(connection)
 
-    def _take(self, connection: int, line: bytes) -> None:
-        message = decode(line)
+    def _take(self, connection: int, message: Message) -> None:
         with self._lock:
             match message:
                 case Join():

@@ -9,18 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from training.checkpoint.manifest import decode, name
 from training.checkpoint.memory import need, restored, sets
-from training.checkpoint.memory.messages import Address
+from training.checkpoint.memory.buffers import BufferCopies
 from training.checkpoint.memory.need import Room
 from training.checkpoint.memory.restored import Unusable
 from training.checkpoint.memory.sets import WholeSet
 from training.checkpoint.memory.shard import Packed, pack
 from training.checkpoint.memory.writer import Nodes, Writer
+from training.connection import Address
+from training.loop import generators
 from training.loop.checkpoints import Checkpoints
-from training.loop.progress import Progress, captured
+from training.loop.progress import Progress
 from training.loop.world import World
 from training.telemetry.worker import attempt_observer
 
@@ -71,7 +73,7 @@ class MemoryCheckpoints:
         self._node, self._world, self._every_steps = node, world, every_steps
         self._nodes: list[str] = []
         self._writer: Writer | None = None
-        self._buffers: tuple[Tensor, ...] | None = None
+        self._buffers: BufferCopies | None = None
         self._is_ready = False
 
     @contextmanager
@@ -137,15 +139,18 @@ class MemoryCheckpoints:
     def _packed(self, progress: Progress) -> Callable[[], Packed]:
         """A function that describes the state, on any thread, until the state changes."""
         parallel, rank, size = progress.parallel, self._world.rank, self._world.size
-        if self._buffers is None:
-            self._buffers = tuple(parallel.model.buffers())
-        # The next forward pass changes them, such as the statistics of batch norm.
-        buffers = {item.data_ptr(): item.detach().clone() for item in self._buffers}
+        # With whole models, only the first rank has more to save than its generators.
+        buffers = {} if parallel.saves_alone and rank else self._copied_buffers(parallel.model)
         if parallel.saves_alone:
-            noise = captured()
+            noise = generators.states()
             return lambda: pack(progress.states(rank, size, noise), buffers)
         states = progress.states(rank, size)
         return lambda: pack(states, buffers)
+
+    def _copied_buffers(self, model: nn.Module) -> Mapping[int, Tensor]:
+        if self._buffers is None:
+            self._buffers = BufferCopies(model)
+        return self._buffers.copied()
 
     def _drop_others(self, attempt: int, step: int) -> None:
         try:

@@ -7,26 +7,21 @@ shard, sends it to the holder of another node, and serves it to ranks that resum
 from __future__ import annotations
 
 import hashlib
-import logging
 import secrets
 import socket
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict
-from threading import Thread
 from typing import Any
 
-from training.checkpoint.memory import messages
-from training.checkpoint.memory.free_memory import free_bytes
-from training.checkpoint.memory.messages import Address, NoAnswer
+from training import connection
 from training.checkpoint.memory.slots import Entry, Slot, Slots
-
-log = logging.getLogger(__name__)
+from training.connection import Address, Listener, NoAnswer
+from training.free_memory import free_bytes
 
 IDLE_S = 24 * 3600.0
 """A connection that is admitted may be idle while the training evaluates."""
 STORE_S = 20.0
 """How long a peer may take to receive more of a shard."""
-_BACKLOG = 128
 
 
 class Holder:
@@ -34,44 +29,22 @@ class Holder:
         """`host`: the address of this node for other nodes."""
         self._slots = Slots()
         self._token = token
-        tcp = socket.create_server((host, 0), backlog=_BACKLOG)
-        local = socket.socket(socket.AF_UNIX)
-        name = f"training-checkpoints-{secrets.token_hex(8)}"
-        local.bind(f"\0{name}")
-        local.listen(_BACKLOG)
-        self._listening = (tcp, local)
-        self.address = Address(node, host, tcp.getsockname()[1], name, token)
-        for listening in self._listening:
-            Thread(target=self._accept, args=(listening,), daemon=True).start()
+        local = f"training-checkpoints-{secrets.token_hex(8)}"
+        tcp = connection.on_host(host)
+        self.address = Address(host, tcp.getsockname()[1], token, local, node)
+        self._listeners = [
+            Listener(listening, token, self._serve, "checkpoints in memory")
+            for listening in (tcp, connection.on_node(local))
+        ]
 
     def close(self) -> None:
-        for listening in self._listening:
-            with suppress(OSError):
-                listening.shutdown(socket.SHUT_RDWR)  # `close` alone does not end `accept`
-            listening.close()
-
-    def _accept(self, listening: socket.socket) -> None:
-        while True:
-            try:
-                link, _ = listening.accept()
-            except OSError:
-                return
-            Thread(target=self._serve, args=(link,), daemon=True).start()
+        for listener in self._listeners:
+            listener.close()
 
     def _serve(self, link: socket.socket) -> None:
-        with link:
-            try:
-                link.settimeout(messages.ANSWER_S)
-                if link.family != socket.AF_UNIX:
-                    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if not messages.admits(link, self._token):
-                    return
-                link.settimeout(IDLE_S)
-                while True:
-                    self._answer(link, messages.receive(link))
-            except (OSError, KeyError, TypeError, ValueError) as error:
-                # The caller has ended, or it is not one of ours; it sees a closed connection.
-                log.debug("a connection ended: %s", error)
+        link.settimeout(IDLE_S)
+        while True:
+            self._answer(link, connection.receive(link))
 
     def _answer(self, link: socket.socket, message: dict[str, Any]) -> None:
         match message["op"]:
@@ -81,12 +54,12 @@ class Holder:
                 self._store(link, message)
             case "entries":
                 found = [asdict(entry) for entry in self._slots.entries()]
-                messages.send(link, {"entries": found})
+                connection.send(link, {"entries": found})
             case "fetch":
                 self._fetch(link, message)
             case "keep":
                 self._slots.keep(int(message["attempt"]), int(message["step"]))
-                messages.send(link, {})
+                connection.send(link, {})
             case other:
                 raise ValueError(f"{other} is no request")
 
@@ -95,18 +68,18 @@ class Holder:
         entry, size_bytes = Entry(**message["entry"]), int(message["size_bytes"])
         slot = self._slots.begin(entry.attempt, entry.rank, size_bytes)
         with memoryview(slot.memory) as memory, memory[:size_bytes] as part:
-            messages.receive_into(link, part)
+            connection.receive_into(link, part)
         slot.entry = entry
-        messages.send(link, {"stored": entry.step})
+        connection.send(link, {"stored": entry.step})
 
     def _fetch(self, link: socket.socket, message: dict[str, Any]) -> None:
         asked = (int(message["attempt"]), int(message["step"]), int(message["rank"]))
         found = self._slots.find(*asked)
         if found is None:
-            messages.send(link, {"size_bytes": 0})
+            connection.send(link, {"size_bytes": 0})
             return
         slot, entry = found
-        messages.send_shard(link, {"entry": asdict(entry)}, slot.file, entry.size_bytes)
+        connection.send_file(link, {"entry": asdict(entry)}, slot.file, entry.size_bytes)
 
 
 class _Writing:
@@ -119,7 +92,7 @@ class _Writing:
         self._attempt, self._rank = int(message["attempt"]), int(message["rank"])
         self._world_size = int(message["world_size"])
         peer = message["peer"]
-        self._peer = peer and Address(peer["node"], peer["host"], int(peer["port"]), "", token)
+        self._peer = peer and Address(peer["host"], int(peer["port"]), token)
         self._sent = list[Slot]()
         """The slots that the rank has mapped, by the number that it knows them by."""
 
@@ -129,26 +102,26 @@ class _Writing:
                 to_peer = (
                     None
                     if self._peer is None
-                    else held.enter_context(messages.connected(self._peer))
+                    else held.enter_context(connection.connected(self._peer))
                 )
             except OSError as error:
                 assert self._peer is not None
-                messages.send(self._link, {"why": f"{self._peer.host} does not answer: {error}"})
+                connection.send(self._link, {"why": f"{self._peer.host} does not answer: {error}"})
                 return
             # What the holder has is used again, and counts as free.
-            messages.send(self._link, {"free": free_bytes() + self._slots.size_bytes})
+            connection.send(self._link, {"free": free_bytes() + self._slots.size_bytes})
             while True:
-                message = messages.receive(self._link)
+                message = connection.receive(self._link)
                 if message["op"] != "begin":
                     raise ValueError(f"{message['op']} before a slot was begun")
                 slot = self._begin(int(message["size_bytes"]))
                 if slot is None:
                     return
-                message = messages.receive(self._link)
+                message = connection.receive(self._link)
                 if message["op"] != "commit":
                     raise ValueError(f"{message['op']} before the slot was written")
                 answer = self._commit(slot, message, to_peer)
-                messages.send(self._link, answer)
+                connection.send(self._link, answer)
                 if answer:
                     return
 
@@ -157,15 +130,15 @@ class _Writing:
             slot = self._slots.begin(self._attempt, self._rank, size_bytes)
         except OSError as error:
             why = f"no memory for {size_bytes:,} bytes: {error.strerror}"
-            messages.send(self._link, {"why": why})
+            connection.send(self._link, {"why": why})
             return None
         known = next((at for at, sent in enumerate(self._sent) if sent is slot), None)
         if known is not None:
-            messages.send(self._link, {"slot": known})
+            connection.send(self._link, {"slot": known})
             return slot
         self._sent.append(slot)
         message = {"slot": len(self._sent) - 1, "capacity": slot.capacity}
-        messages.send_with_descriptor(self._link, message, slot.file.fileno())
+        connection.send_with_descriptor(self._link, message, slot.file.fileno())
         return slot
 
     def _commit(
@@ -184,10 +157,10 @@ class _Writing:
         assert self._peer is not None
         try:
             to_peer.settimeout(STORE_S)
-            messages.send_shard(
+            connection.send_file(
                 to_peer, {"op": "store", "entry": asdict(entry)}, slot.file, size_bytes
             )
-            if messages.receive(to_peer).get("stored") != entry.step:
+            if connection.receive(to_peer).get("stored") != entry.step:
                 raise NoAnswer("it stored another step")
         except OSError as error:
             return {"why": f"{self._peer.host} did not store a copy: {error}"}

@@ -6,7 +6,6 @@ remains in memory after it.
 
 from __future__ import annotations
 
-import secrets
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,9 +16,9 @@ import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from training.checkpoint.memory import messages
+from training import connection
 from training.checkpoint.memory.holder import Holder
-from training.checkpoint.memory.messages import Address, NoAnswer
+from training.connection import Address, NoAnswer
 
 HEAD = "node:__internal_head__"
 """Ray's resource of the head node."""
@@ -58,7 +57,7 @@ class Keeper:
     """The owner of the holders."""
 
     def __init__(self) -> None:
-        self._token = secrets.token_bytes(32)
+        self._token = connection.new_token()
         self._holders: dict[str, tuple[Any, Address]] = {}
         """By the name of the local socket, the actor and its address."""
         self._locks: dict[str, Lock] = defaultdict(Lock)
@@ -136,7 +135,7 @@ def node_id() -> str:
 
 def _answers(address: Address) -> bool:
     try:
-        with messages.connected(address):
+        with connection.connected(address):
             return True
     except OSError:
         return False

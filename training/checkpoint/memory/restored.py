@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
-from training.checkpoint.memory import messages
+from training import connection
 from training.checkpoint.memory.sets import Copy, WholeSet
 from training.checkpoint.memory.shard import NotAShard, unpack
 from training.checkpoint.rank_part import write
@@ -61,12 +61,12 @@ def _shard(copies: Sequence[Copy], node: str) -> memoryview:
 
 def _fetched(copy: Copy, *, local: bool) -> memoryview:
     entry = copy.entry
-    with messages.connected(copy.at, local=local) as link:
+    with connection.connected(copy.at, local=local) as link:
         link.settimeout(FETCH_S)
         asked = {"attempt": entry.attempt, "step": entry.step, "rank": entry.rank}
-        messages.send(link, {"op": "fetch", **asked})
-        if messages.receive(link)["size_bytes"] != entry.size_bytes:
-            raise messages.NoAnswer("the holder does not have it any more")
+        connection.send(link, {"op": "fetch", **asked})
+        if connection.receive(link)["size_bytes"] != entry.size_bytes:
+            raise connection.NoAnswer("the holder does not have it any more")
         shard = memoryview(bytearray(entry.size_bytes))
-        messages.receive_into(link, shard)
+        connection.receive_into(link, shard)
     return shard

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from training.checkpoint.memory import messages
-from training.checkpoint.memory.messages import Address
+from training import connection
 from training.checkpoint.memory.slots import Entry
+from training.connection import Address
 
 _CALLS = 32
 
@@ -88,18 +88,18 @@ def keep(holders: Sequence[Address], attempt: int, step: int) -> list[Address]:
 def _entries(address: Address) -> list[Entry] | None:
     """None if the holder does not answer."""
     try:
-        with messages.connected(address) as link:
-            messages.send(link, {"op": "entries"})
-            return [Entry(**entry) for entry in messages.receive(link)["entries"]]
+        with connection.connected(address) as link:
+            connection.send(link, {"op": "entries"})
+            return [Entry(**entry) for entry in connection.receive(link)["entries"]]
     except OSError:
         return None
 
 
 def _keep(address: Address, attempt: int, step: int) -> bool:
     try:
-        with messages.connected(address) as link:
-            messages.send(link, {"op": "keep", "attempt": attempt, "step": step})
-            messages.receive(link)
+        with connection.connected(address) as link:
+            connection.send(link, {"op": "keep", "attempt": attempt, "step": step})
+            connection.receive(link)
     except OSError:
         return False
     return True

@@ -18,7 +18,7 @@ from torch import Tensor
 
 ALIGNED = 64
 _LENGTH_BYTES = 8
-_PLAIN = (bool, int, float, str, type(None))
+_PLAIN = frozenset({bool, int, float, str, type(None)})
 _CLASSES = frozenset(
     {
         ("collections", "OrderedDict"),
@@ -143,7 +143,7 @@ class _Tree:
         if isinstance(state, dict):
             return {key: self._without_tensors(value) for key, value in state.items()}
         if type(state) in (list, tuple, torch.Size):
-            if all(type(value) in _PLAIN for value in state):
+            if _PLAIN.issuperset(map(type, state)):  # in C: a generator has 624 numbers
                 return state
             return type(state)([self._without_tensors(value) for value in state])
         if type(state) in _PLAIN:
@@ -201,7 +201,7 @@ def _filled(tree: Any, data: memoryview) -> Any:
     if isinstance(tree, dict):
         return {key: _filled(value, data) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
-        if all(type(value) in _PLAIN for value in tree):
+        if _PLAIN.issuperset(map(type, tree)):
             return tree
         return type(tree)([_filled(value, data) for value in tree])
     return tree

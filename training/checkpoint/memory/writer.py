@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 import torch
 
-from training.checkpoint.memory import messages
-from training.checkpoint.memory.messages import Address, NoAnswer
+from training import connection
 from training.checkpoint.memory.shard import Buffer, Packed
+from training.connection import Address, NoAnswer
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +50,8 @@ class Writer:
         self._rank, self._world_size, self._attempt = rank, world_size, attempt
         self._nodes = nodes
         self._work = SimpleQueue[tuple[int, Callable[[], Packed], Any] | None]()
-        self._copied, self._held = Event(), Event()
-        self._copied.set()
-        self._held.set()
+        # Locked from `write` until the copy is complete, or the peer has it; faster than an Event.
+        self._copying, self._sending = Lock(), Lock()
         self._buffers = dict[int, Buffer]()
         self.connected = Event()
         self.free_bytes = 0
@@ -68,8 +67,8 @@ class Writer:
         """
         if self.why:
             return
-        self._copied.clear()
-        self._held.clear()
+        self._copying.acquire()
+        self._sending.acquire()
         done = None
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             done = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -78,13 +77,11 @@ class Writer:
 
     def wait_for_copy(self) -> None:
         """Until the state may change."""
-        if not self._copied.is_set():
-            self._copied.wait()  # it ends: the thread waits WORK_S at most for the holder
+        _wait(self._copying)
 
     def wait_for_peer(self) -> None:
         """Until the peer has the last shard."""
-        if not self._held.is_set():
-            self._held.wait()
+        _wait(self._sending)
 
     def close(self) -> None:
         """The holder keeps the shards."""
@@ -101,27 +98,28 @@ class Writer:
             log.debug("checkpoints in memory end", exc_info=True)
             self.why = str(error) or repr(error)  # the training continues, and reports it
         finally:
-            self._copied.set()
-            self._held.set()
+            for lock in (self._copying, self._sending):
+                if lock.locked():
+                    lock.release()
             self.connected.set()
 
     @contextmanager
     def _attached(self) -> Iterator[socket.socket]:
         nodes = self._nodes()
         peer = nodes.peer
-        with messages.connected(nodes.own, local=True) as link:
+        with connection.connected(nodes.own, local=True) as link:
             link.settimeout(WORK_S)
-            messages.send(
+            connection.send(
                 link,
                 {
                     "op": "write",
                     "attempt": self._attempt,
                     "rank": self._rank,
                     "world_size": self._world_size,
-                    "peer": peer and {"node": peer.node, "host": peer.host, "port": peer.port},
+                    "peer": peer and {"host": peer.host, "port": peer.port},
                 },
             )
-            self.free_bytes = int(_checked(messages.receive(link))["free"])
+            self.free_bytes = int(_checked(connection.receive(link))["free"])
             try:
                 yield link
             finally:
@@ -132,16 +130,16 @@ class Writer:
         self, link: socket.socket, step: int, packed: Callable[[], Packed], done: Any
     ) -> None:
         shard = packed()
-        messages.send(link, {"op": "begin", "size_bytes": shard.size_bytes})
+        connection.send(link, {"op": "begin", "size_bytes": shard.size_bytes})
         buffer = self._buffer(link)
         _copy(buffer, shard, done)
-        self._copied.set()
-        messages.send(link, {"op": "commit", "step": step, "size_bytes": shard.size_bytes})
-        _checked(messages.receive(link))
-        self._held.set()
+        self._copying.release()
+        connection.send(link, {"op": "commit", "step": step, "size_bytes": shard.size_bytes})
+        _checked(connection.receive(link))
+        self._sending.release()
 
     def _buffer(self, link: socket.socket) -> Buffer:
-        message, descriptor = messages.receive_with_descriptor(link)
+        message, descriptor = connection.receive_with_descriptor(link)
         if descriptor is not None:
             try:
                 memory = mmap.mmap(descriptor, int(message["capacity"]))
@@ -149,6 +147,12 @@ class Writer:
                 os.close(descriptor)
             self._buffers[int(message["slot"])] = Buffer(memory)
         return self._buffers[int(_checked(message)["slot"])]
+
+
+def _wait(lock: Lock) -> None:
+    if lock.locked():
+        with lock:  # it is released: the thread waits WORK_S at most for the holder
+            pass
 
 
 def _checked(answer: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,146 @@
+"""When an elastic run grows, with Ray's own scaling policy; the whole is in
+tests/backends/test_fast_recovery.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+pytest.importorskip("ray")
+
+from ray.train import ScalingConfig
+from ray.train.v2._internal.execution.scaling_policy import (
+    NoopDecision,
+    ResizeDecision,
+)
+from ray.train.v2._internal.execution.scaling_policy.elastic import (
+    ElasticScalingPolicy,
+)
+from ray.train.v2._internal.execution.worker_group.state import WorkerGroupState
+from ray.train.v2._internal.util import time_monotonic
+
+from training.recovery import growth as subject
+from training.recovery.growth import DECISION, Growth, grow
+from training.recovery.nodes import Node
+from training.recovery.settings import CHECK_EVERY_S
+
+CPU = {"CPU": 1.0}
+
+
+@dataclass
+class Cluster:
+    ids: list[str] = field(default_factory=lambda: ["a"])
+    in_memory: bool = False
+    now_s: float = 0.0
+    refreshed: int = 0
+
+    def alive(self) -> list[Node]:
+        return [Node(name, "127.0.0.1", 1, CPU) for name in self.ids]
+
+    def growth(self, most: int = 2) -> Growth:
+        return Growth(most, CPU, self.alive, lambda: self.in_memory, lambda: self.now_s)
+
+    def refresh(self) -> None:
+        self.refreshed += 1
+
+    def join(self, node: str) -> None:
+        self.ids.append(node)
+        self.now_s += CHECK_EVERY_S
+
+
+def test_run_grows_after_the_first_checkpoint_since_a_node_has_joined() -> None:
+    cluster = Cluster()
+    growth = cluster.growth()
+    growth.saved()
+    assert not growth.is_due(1), "there is no room"
+    cluster.join("b")
+    assert not growth.is_due(1), "the newest checkpoint is of before"
+    growth.saved()
+    assert growth.is_due(1)
+
+
+def test_run_with_checkpoints_in_memory_grows_at_once() -> None:
+    cluster = Cluster(in_memory=True)
+    growth = cluster.growth()
+    assert not growth.is_due(1)
+    cluster.join("b")
+    assert growth.is_due(1)
+
+
+def test_run_is_compared_once_with_the_same_nodes() -> None:
+    cluster = Cluster(["a", "b"], in_memory=True)
+    growth = cluster.growth(most=3)
+    assert growth.is_due(1)
+    cluster.now_s += CHECK_EVERY_S
+    assert not growth.is_due(1), "another run uses the second node"
+    cluster.join("c")
+    assert growth.is_due(1)
+
+
+def test_run_of_full_size_is_not_compared() -> None:
+    cluster = Cluster(["a", "b", "c"], in_memory=True)
+    assert not cluster.growth(most=2).is_due(2)
+
+
+def test_nodes_are_listed_every_two_seconds() -> None:
+    cluster = Cluster(in_memory=True)
+    growth = cluster.growth()
+    assert not growth.is_due(1)
+    cluster.ids.append("b")
+    assert not growth.is_due(1)
+    cluster.now_s += CHECK_EVERY_S
+    assert growth.is_due(1)
+
+
+@pytest.fixture
+def policy() -> Iterator[ElasticScalingPolicy]:
+    """Of Ray, for a run whose cluster has room for two ranks."""
+    before = getattr(ElasticScalingPolicy, DECISION)
+    found = {"a": CPU, "b": CPU}
+    with (
+        patch.object(ElasticScalingPolicy, "_maybe_send_resource_request", lambda self: None),
+        patch.object(ElasticScalingPolicy, "_get_reserved_resources", lambda self: found),
+    ):
+        yield ElasticScalingPolicy(ScalingConfig(num_workers=(1, 2)))
+    setattr(ElasticScalingPolicy, DECISION, before)
+
+
+def decision(policy: ElasticScalingPolicy) -> Any:
+    workers: list[Any] = [object()]
+    started: Any = WorkerGroupState(time_monotonic(), None, workers, None)
+    return policy.make_decision_for_running_worker_group(started, None)
+
+
+def test_policy_of_ray_decides_at_once_when_growth_is_due(policy: ElasticScalingPolicy) -> None:
+    cluster = Cluster()
+    growth = cluster.growth()
+    grow(growth, cluster.refresh)
+    assert isinstance(decision(policy), NoopDecision), "Ray waits for 60 s"
+    cluster.join("b")
+    growth.saved()
+    resized = decision(policy)
+    assert isinstance(resized, ResizeDecision)
+    assert (resized.num_workers, cluster.refreshed) == (2, 1)
+
+
+def test_policy_of_ray_decides_as_before_if_the_nodes_cannot_be_listed(
+    policy: ElasticScalingPolicy, caplog: pytest.LogCaptureFixture
+) -> None:
+    def alive() -> list[Node]:
+        raise ConnectionError("the GCS does not answer")
+
+    grow(Growth(2, CPU, alive, lambda: True), lambda: None)
+    assert isinstance(decision(policy), NoopDecision)
+    assert "at the next check of Ray's" in caplog.text
+
+
+def test_policy_is_patched_once(policy: ElasticScalingPolicy) -> None:
+    cluster = Cluster()
+    for _ in range(2):
+        grow(cluster.growth(), cluster.refresh)
+    patched = getattr(ElasticScalingPolicy, subject.DECISION)
+    assert not hasattr(patched.__wrapped__, "__wrapped__")

@@ -1,0 +1,96 @@
+"""Grow an elastic run as soon as a node has joined, at a moment that costs few steps.
+
+Ray's policy compares the cluster with the run every `elastic_resize_monitor_interval_s` after a
+restart, 60 s by default, independent of checkpoints
+(`make_decision_for_running_worker_group` in
+train/v2/_internal/execution/scaling_policy/elastic.py, Ray 2.60). It still does so. Besides, it is
+made to do so at once after a checkpoint was accepted, or at any time if the run has checkpoints in
+memory, when the nodes that are alive have room for more ranks.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ray.train.v2._internal.execution.scaling_policy.elastic import ElasticScalingPolicy
+
+from training.recovery.nodes import Node
+from training.recovery.settings import CHECK_EVERY_S
+
+log = logging.getLogger(__name__)
+
+DECISION = "make_decision_for_running_worker_group"
+
+
+class Growth:
+    """Of one run. Not thread-safe: the controller calls it."""
+
+    def __init__(
+        self,
+        most: int,
+        resources: Mapping[str, float],
+        alive: Callable[[], Sequence[Node]],
+        is_in_memory: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`most`: ranks that the run may have. `resources`: of each. `is_in_memory`: whether the
+        run has checkpoints in memory.
+        """
+        self._most, self._resources = most, resources
+        self._alive, self._is_in_memory, self._clock = alive, is_in_memory, clock
+        self._checked_s = float("-inf")
+        self._has_room = False
+        self._considered: frozenset[str] = frozenset()
+        """The nodes with which the run was compared: Ray may not count all that have room."""
+        self._nodes: frozenset[str] = frozenset()
+        self._has_saved = False
+
+    def saved(self) -> None:
+        """A checkpoint was accepted."""
+        self._has_saved = True
+
+    def is_due(self, ranks: int) -> bool:
+        """Whether the run, which has this many ranks, should be compared with the cluster now."""
+        has_saved, self._has_saved = self._has_saved, False
+        if ranks >= self._most:
+            return False
+        now_s = self._clock()
+        if now_s - self._checked_s >= CHECK_EVERY_S:
+            self._checked_s = now_s
+            nodes = self._alive()
+            self._nodes = frozenset(node.id for node in nodes)
+            self._has_room = sum(node.room(self._resources) for node in nodes) > ranks
+        if not self._has_room or self._nodes == self._considered:
+            return False
+        if not has_saved and not self._is_in_memory():
+            return False
+        self._considered = self._nodes
+        return True
+
+
+def grow(growth: Growth, refresh: Callable[[], None]) -> None:
+    """Patch this process, which is the controller of one run.
+
+    `refresh`: make Ray count the nodes again; until then it counts those of up to 20 s before.
+    """
+    decide = getattr(ElasticScalingPolicy, DECISION)
+    decide = getattr(decide, "__wrapped__", decide)
+
+    @functools.wraps(decide)
+    def decided(policy: Any, worker_group_state: Any, worker_group_status: Any) -> Any:
+        try:
+            if growth.is_due(worker_group_state.num_workers):
+                refresh()
+                policy._latest_monitor_time = float("-inf")
+                policy._latest_reserved_resources_query_time = float("-inf")
+                worker_group_state = replace(worker_group_state, start_time=float("-inf"))
+        except Exception:
+            log.exception("The run grows at the next check of Ray's")
+        return decide(policy, worker_group_state, worker_group_status)
+
+    setattr(ElasticScalingPolicy, DECISION, decided)
