@@ -125,7 +125,7 @@ class OverviewView(View):
         live.display = run is not None
         if run is not None:
             cause = found.cause if found is not None else None
-            live.update(run_panel.live(state, run, cause, stalled))
+            live.update(run_panel.live(state, run, cause, stalled, max(1, self.size.width - 2)))
         roomy = self.screen.has_class("-tall")
         facts = run_panel.facts(state, run, found, stalled, with_cause=roomy)
         self.query_one("#facts", Static).update(facts)
