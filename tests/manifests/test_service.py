@@ -32,8 +32,8 @@ def config(run: Path, port: int) -> dict[str, Any]:
     manifest = yaml.safe_load((FOLDER / "service" / "rayservice.yaml").read_text())
     made: dict[str, Any] = yaml.safe_load(manifest["spec"]["serveConfigV2"])
     [application] = made["applications"]
-    assert application["args"]["run_path"] == "/shared/checkpoints/checkpointed"
-    application["args"]["run_path"] = str(run)
+    assert application["args"]["run_path"] == f"$STORAGE_PATH/{run.name}"
+    application["runtime_env"] = {"env_vars": {"STORAGE_PATH": str(run.parent)}}
     address = {"host": "127.0.0.1", "port": port}
     return {**made, "proxy_location": "HeadOnly", "http_options": address}
 
@@ -55,10 +55,11 @@ async def deployed(backend: LocalBackend, wanted: dict[str, Any]) -> tuple[Deplo
 @pytest.mark.nightly
 @pytest.mark.ray
 def test_config_of_the_rayservice_serves_the_newest_checkpoint_of_a_run(tmp_path: Path) -> None:
-    learn(tmp_path / "run", SETTINGS)
+    run = tmp_path / "checkpointed"
+    learn(run, SETTINGS)
     port = free_port()
     with running_cluster("served", (GroupSpec("replicas", replicas=1, min=1, max=1),)) as backend:
-        found = asyncio.run(deployed(backend, config(tmp_path / "run", port)))
+        found = asyncio.run(deployed(backend, config(run, port)))
         assert [(each.app, each.status, each.target) for each in found] == [
             ("model", "HEALTHY", 1)
         ], found
