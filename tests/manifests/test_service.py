@@ -15,7 +15,7 @@ import yaml
 from cockpit.backends.local import GroupSpec, LocalBackend
 from cockpit.model.serve import Deployment
 from cockpit.sources.ray.dashboard import Dashboard
-from cockpit.sources.ray.http import Http
+from cockpit.sources.ray.http import AnswerError, Http
 from tests.local_cluster import running_cluster
 from tests.manifests.kustomize import FOLDER
 from tests.training.test_serve import BLACK, SETTINGS, free_port, learn
@@ -41,15 +41,29 @@ def config(run: Path, port: int) -> dict[str, Any]:
 async def deployed(backend: LocalBackend, wanted: dict[str, Any]) -> tuple[Deployment, ...]:
     """The deployments once all are healthy, or when the time is over."""
     async with Http(backend.dashboard) as http, Dashboard(backend.dashboard) as dashboard:
-        body = json.dumps(wanted).encode()
-        await http.fetch("PUT", PATH, body=body, timeout_s=READY_S)
         deadline = time.monotonic() + READY_S
+        await sent(http, json.dumps(wanted).encode(), deadline)
         while True:
             found = await dashboard.deployments()
             healthy = found and all(each.status == "HEALTHY" for each in found)
             if healthy or time.monotonic() > deadline:
                 return found
             await asyncio.sleep(0.2)
+
+
+async def sent(http: Http, body: bytes, deadline: float) -> None:
+    """Send it again after an error of the dashboard, as KubeRay does at each reconciliation.
+
+    On a busy machine, the first actor of a new cluster may be cancelled before it starts.
+    """
+    while True:
+        try:
+            await http.fetch("PUT", PATH, body=body, timeout_s=READY_S)
+            return
+        except AnswerError as error:
+            if error.status < 500 or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(1.0)
 
 
 @pytest.mark.nightly
