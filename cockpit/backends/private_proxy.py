@@ -10,17 +10,18 @@ from __future__ import annotations
 import hmac
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
+from cockpit.sources.http.peer_check import extensions
 from cockpit.sources.server_settings import is_loopback
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class _Handler(BaseHTTPRequestHandler):
                     route.base_url + self.path,
                     headers=self._sent(proxy) | route.headers,
                     content=body or None,
-                    extensions=_extensions(route),
+                    extensions=extensions(route),
                 ) as response,
             ):
                 began = True
@@ -231,24 +232,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(page)
-
-
-def _extensions(route: DashboardRoute) -> dict[str, Any]:
-    """httpx's hook into the connection, to check who answers before anything is sent."""
-    check = route.check_peer
-    if check is None:
-        return {}
-
-    def trace(event: str, info: Mapping[str, Any]) -> None:
-        if event != "connection.connect_tcp.complete":
-            return
-        try:
-            check()
-        except CockpitError:
-            info["return_value"].close()
-            raise
-
-    return {"trace": trace}
 
 
 def _client(route: DashboardRoute) -> httpx.Client:

@@ -48,9 +48,12 @@ tar --create --exclude=__pycache__ --exclude='*.pyc' constraints.txt pyproject.t
 cp manifests/image/sbom.py "$context"
 
 if [ "$what" = train ]; then
-  # The extra `train` of pyproject.toml, without its comments.
-  sed -n '/^train = \[/,/^\]/s/^ *"\([^"]*\)".*/\1/p' pyproject.toml >"$context/requirements.txt"
-  [ -s "$context/requirements.txt" ] || fail "pyproject.toml has no extra train."
+  # The extras `train` and `postgres` of pyproject.toml, without their comments.
+  for extra in train postgres; do
+    packages=$(sed -n "/^$extra = \\[/,/^\\]/s/^ *\"\\([^\"]*\\)\".*/\\1/p" pyproject.toml)
+    [ -n "$packages" ] || fail "pyproject.toml has no extra $extra."
+    echo "$packages"
+  done >"$context/requirements.txt"
   { [ -z "$torch_index" ] || echo "--index-url $torch_index"
     grep '^torch' "$context/requirements.txt"; } >"$context/requirements-torch.txt"
   variant=gpu

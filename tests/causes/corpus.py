@@ -1127,6 +1127,66 @@ REPORTED_LATER = [
         ),
         is_job=True,
     ),
+    *_of_reasons(
+        C.CUDA,
+        [
+            (
+                "illegal-access",
+                "rank 1: AcceleratorError: CUDA error: an illegal memory access was encountered",
+            ),
+            (
+                "illegal-access-old-form",
+                "rank 0: RuntimeError: CUDA error: an illegal memory access was encountered",
+            ),
+            ("misaligned", "rank 1: RuntimeError: CUDA error: misaligned address"),
+            ("launch-failure", "rank 1: RuntimeError: CUDA error: unspecified launch failure"),
+            (
+                "cublas",
+                "rank 0: RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling "
+                "`cublasSgemm( handle, opa, opb, m, n, k, &alpha, a, lda, b, ldb, &beta, c, ldc)`",
+            ),
+            ("cudnn", "rank 1: RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"),
+        ],
+    ),
+    Case(
+        "illegal-access-of-the-driver",
+        C.CUDA,
+        failed(
+            *traceback(
+                "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"
+            ),
+            "CUDA kernel errors might be asynchronously reported at some other API call",
+        ),
+        is_job=True,
+    ),
+    Case(
+        "illegal-access-with-its-xid",
+        C.CUDA,
+        attempt(
+            "rank 1: RuntimeError: CUDA error: an illegal memory access was encountered", xid(1, 31)
+        ),
+        (1,),
+    ),
+    Case(
+        "illegal-access-after-an-uncorrectable-error",
+        C.GPU,
+        attempt(
+            "rank 1: RuntimeError: CUDA error: an illegal memory access was encountered", xid(1, 48)
+        ),
+        (1,),
+    ),
+    Case(
+        "xid-of-code-in-the-log",
+        C.CUDA,
+        failed("NVRM: Xid (PCI:0000:3b:00): 31, pid=4711, Ch 00000010, MMU Fault"),
+        is_job=True,
+    ),
+    Case(
+        "xid-in-the-log",
+        C.GPU,
+        failed("NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, GPU has fallen off the bus."),
+        is_job=True,
+    ),
     Case(
         "gpu-handle",
         C.GPU,

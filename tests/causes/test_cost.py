@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from cockpit.insight.causes.clues import of_lines
+from cockpit.insight.causes.log_clues import of_lines
 from cockpit.insight.causes.rules import match
 from cockpit.insight.causes.verdict import causes_of_run
 from cockpit.model.cluster import NodeType, Pod, PodPhase

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from msgspec.structs import replace
 
@@ -26,6 +28,7 @@ from tests.causes.corpus import (
     DIED,
     ENDED_S,
     GLOO,
+    RANKS,
     RUN,
     T0,
     TEXTS,
@@ -211,13 +214,16 @@ def test_clue_long_before_the_end_does_not_count() -> None:
     assert found.category is Category.KILLED
 
 
-def attempts(*reasons: str) -> Store:
+def attempts(*reasons: str, swapped: Sequence[int] = ()) -> Store:
+    """`swapped`: the attempts whose ranks are on each other's nodes."""
     store = Store()
     for one in started():
         store.apply(one)
+    usual = store.runs[RUN].attempts[1].placements
+    other = tuple(replace(one, rank=RANKS - 1 - one.rank) for one in usual)
     for number, reason in enumerate(reasons, start=1):
         at_s = ENDED_S + 100 * number
-        placed = store.runs[RUN].attempts[1].placements
+        placed = other if number in swapped else usual
         store.apply(
             AttemptStarted(
                 at_s=at_s - 50, source="telemetry", run_id=RUN, attempt=number, placements=placed
@@ -234,6 +240,25 @@ def test_same_cause_three_times_in_a_row_advises_stop() -> None:
     causes = causes_of_run(store, store.runs[RUN])
     assert [cause.advice for cause in causes] == [Advice.RESTART, Advice.RESTART, Advice.STOP]
     assert causes[-1].advice_reason == "it ended 3 attempts in a row"
+
+
+ILLEGAL = "rank 1: RuntimeError: CUDA error: an illegal memory access was encountered"
+
+
+def test_cuda_error_on_another_node_too_is_an_error_of_the_code() -> None:
+    store = attempts(ILLEGAL, ILLEGAL, swapped=[2])
+    first, second = causes_of_run(store, store.runs[RUN])
+    assert (first.category, first.advice) == (Category.CUDA, Advice.RESTART)
+    assert first.confidence is Confidence.MEDIUM
+    assert second.advice is Advice.STOP
+    assert second.advice_reason == "attempt 1 failed so on another node: the code is the cause"
+
+
+def test_cuda_error_on_the_same_node_again_is_for_a_cordon_of_it() -> None:
+    store = attempts(ILLEGAL, ILLEGAL)
+    second = causes_of_run(store, store.runs[RUN])[-1]
+    assert (second.category, second.advice) == (Category.CUDA, Advice.RESTART)
+    assert second.advice_reason == "after you cordon its node, where attempt 1 failed so too"
 
 
 def test_preemptions_always_advise_restart() -> None:

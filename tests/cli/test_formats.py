@@ -17,7 +17,7 @@ from cockpit.backends.kuberay.backend import KubeRayBackend
 from cockpit.cli.main import main
 from cockpit.cli.options import kubernetes
 from cockpit.cli.options.parser import Parser
-from cockpit.cli.output import jsonpath, tables
+from cockpit.cli.output import jsonpath, lists, tables
 from cockpit.cli.read import namespaces, snapshot
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import UsageError
@@ -103,8 +103,8 @@ def test_one_object_has_no_names() -> None:
 def printed(capsys: pytest.CaptureFixture[str], verb: str, *argv: str) -> str:
     args = parse(verb, *argv)
     args.verb = verb
-    rows = snapshot.rows_of(verb, reduced(before_the_kill()), 0.0)
-    snapshot.print_list(args, verb, rows)
+    rows = lists.rows_of(verb, reduced(before_the_kill()), 0.0)
+    lists.print_list(args, verb, rows)
     return capsys.readouterr().out
 
 

@@ -15,7 +15,9 @@ import pytest
 from cockpit.actions.cluster import ClusterActions
 from cockpit.cli.options import connect
 from cockpit.cli.read import hang
-from cockpit.model.error import NotAllowedError, UsageError
+from cockpit.model.cluster import ClusterRef
+from cockpit.model.error import NotAllowedError, UnreachableError, UsageError
+from cockpit.model.event import SourceHealth
 from cockpit.model.run import Placement
 from cockpit.sources.ray.profiling import Process
 from cockpit.store.store import Store
@@ -34,7 +36,8 @@ def _session(monkeypatch: pytest.MonkeyPatch) -> None:
 def follow(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     @contextmanager
     def session(*_: object, **__: object) -> Iterator[SimpleNamespace]:
-        yield SimpleNamespace(store=store, clock=lambda: 101.0, call=asyncio.run)
+        backend = SimpleNamespace(ref=ClusterRef("local", "demo"))
+        yield SimpleNamespace(store=store, clock=lambda: 101.0, call=asyncio.run, backend=backend)
 
     monkeypatch.setattr(connect, "session", session)
     monkeypatch.setattr(connect, "wait_for", lambda *_: None)
@@ -122,6 +125,26 @@ def test_json_has_kind_ranks_and_groups(capsys: pytest.CaptureFixture[str]) -> N
     assert found["groups"][0]["missing"] == [1]
 
 
-def test_unknown_run_is_an_error() -> None:
+def test_no_run_is_an_error_while_a_source_has_not_answered(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store()
+    follow(monkeypatch, store)
+    store.apply(SourceHealth(at_s=100.0, source="ray", ok=True))
+    for argv in ((), ("r",)):
+        with pytest.raises(
+            UnreachableError, match="telemetry source of local:demo gives no answer"
+        ):
+            called(*argv)
+    store.apply(SourceHealth(at_s=100.0, source="telemetry", ok=True))
+    assert called() == 0
+    assert capsys.readouterr().out == "No training run.\n"
+
+
+def test_unknown_run_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = hung([dump(1, 0, 2, waits=False)])
+    for source in hang.SOURCES:
+        store.apply(SourceHealth(at_s=100.0, source=source, ok=True))
+    follow(monkeypatch, store)
     with pytest.raises(UsageError, match="There is no run 'other'"):
         called("other")

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from cockpit.cli.drill.progress import as_row
 from cockpit.cli.main import main
 from cockpit.cli.options import connect
+from cockpit.cli.output.lists import rows_of
+from cockpit.cli.output.status import print_status, status
 from cockpit.cli.output.tables import Row, as_json, print_rows
-from cockpit.cli.read.snapshot import print_status, rows_of, status
 from cockpit.cli.read.watch import Watched
 from cockpit.insight.recovery.measurement import recovery
 from cockpit.insight.recovery.text import sentence
@@ -171,7 +172,7 @@ def test_a_script_without_telemetry_is_reported_by_what_it_reports(
     text = capsys.readouterr().out
     assert "Run demo: RUNNING, attempt 1\n" in text, "a step that nobody told is not 0"
     assert "Reported: train_loss 0.25, epoch 7\n" in text
-    assert "Checkpoint: 12 s ago, 70.9 kB, taken in 489 ms, /results/checkpoint_7\n" in text
+    assert "Checkpoint: 12 s ago, 69.3 KiB, taken in 489 ms, /results/checkpoint_7\n" in text
     assert text.endswith(
         "RANK  POD          TRAIN_LOSS\n"
         "   0  t-workers-1         0.2\n"

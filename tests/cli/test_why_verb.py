@@ -13,13 +13,14 @@ import pytest
 from cockpit.cli.options import connect
 from cockpit.cli.read import why
 from cockpit.model.cluster import ClusterHealth, ClusterRef, WorkerGroup
-from cockpit.model.error import UsageError
+from cockpit.model.error import UnreachableError, UsageError
 from cockpit.model.event import (
     ClusterSeen,
     GroupsListed,
     JobsListed,
     PodsListed,
     QueuesListed,
+    SourceHealth,
 )
 from cockpit.model.run import Job, JobStatus
 from cockpit.model.waiting import QueueEntry, QuotaUse
@@ -35,8 +36,11 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Store:
 
     @contextmanager
     def session(*_: object, **__: object) -> Iterator[SimpleNamespace]:
-        yield SimpleNamespace(store=known, clock=lambda: 101.0, add=lambda _: None)
+        backend = SimpleNamespace(ref=ClusterRef("local", "demo"))
+        yield SimpleNamespace(store=known, clock=lambda: 101.0, add=lambda _: None, backend=backend)
 
+    for source in why.SOURCES:
+        known.apply(SourceHealth(at_s=100.0, source=source, ok=True))
     monkeypatch.setattr(connect, "session", session)
     monkeypatch.setattr(connect, "wait_for", lambda *_: None)
     monkeypatch.setattr(builder, "deaths_source", lambda _: None)
@@ -88,6 +92,14 @@ def test_nothing_that_ended_badly_is_no_failure(
     store.runs.clear()
     assert called("--fail") == 0
     assert capsys.readouterr().out == "No run or job ended badly.\n"
+
+
+def test_no_bad_end_is_an_error_while_a_source_has_not_answered(store: Store) -> None:
+    store.runs.clear()
+    store.apply(SourceHealth(at_s=101.0, source="ray", ok=False, error="connect: timeout"))
+    for argv in ((), ("other",)):
+        with pytest.raises(UnreachableError, match="ray source of local:demo gives no answer"):
+            called(*argv)
 
 
 def test_unknown_name_is_an_error(store: Store) -> None:

@@ -48,7 +48,12 @@ def test_cronjob_command_runs_a_bundled_game_day_with_valid_flags(
     plan.require_no_flags_of_a_fault(args)
     day = plan.with_settings(args, game_day(args.name))
     launch = next(step.doing for step in day.steps if isinstance(step.doing, Launch))
-    assert launch.settings["storage_path"] == "/shared/checkpoints"
+    assert launch.settings["storage_path"] == "$(STORAGE_PATH)"
+    [variable] = [each for each in pod["containers"][0]["env"] if each["name"] == "STORAGE_PATH"]
+    source = variable["valueFrom"]["configMapKeyRef"]
+    [settings] = documents("kubernetes/base/settings.yaml")
+    assert source == {"name": settings["metadata"]["name"], "key": "STORAGE_PATH"}
+    assert settings["data"]["STORAGE_PATH"] == "/shared/checkpoints"
 
 
 def test_pod_of_the_cronjob_first_undoes_what_the_pod_of_another_night_has_left(
@@ -89,7 +94,7 @@ def test_cronjob_has_its_own_service_account_with_the_operator_roles(
 def test_history_and_journal_of_the_cronjob_are_on_a_volume(nightly: dict[str, Any]) -> None:
     pod = nightly["spec"]["jobTemplate"]["spec"]["template"]["spec"]
     container = pod["containers"][0]
-    kept = {item["name"]: item["value"] for item in container["env"]}
+    kept = {item["name"]: item.get("value") for item in container["env"]}
     claims = {one["name"] for one in pod["volumes"] if "persistentVolumeClaim" in one}
     mounts = {one["mountPath"] for one in container["volumeMounts"] if one["name"] in claims}
     assert kept["XDG_STATE_HOME"] in mounts

@@ -16,9 +16,10 @@ from cockpit.model.error import (
     LeaseHeldError,
     NotAllowedError,
     ReplacedError,
+    UnreachableError,
     UsageError,
 )
-from cockpit.model.event import JobsListed, MetricsReported
+from cockpit.model.event import JobsListed, MetricsReported, SourceHealth
 from cockpit.model.run import Checkpoint, Job, JobStatus, RunState
 from cockpit.recorder.drills import DrillHistory
 from cockpit.session.session import Session
@@ -50,6 +51,19 @@ def test_a_plan_names_the_pod_the_ranks_and_what_will_happen() -> None:
 @pytest.mark.parametrize("target", ["1", "rank:1", "rank-1", TWO.name])
 def test_a_rank_means_the_pod_that_it_runs_on(target: str) -> None:
     assert plan_kill(reduced(before_the_kill()), target, 0.0).pod == TWO
+
+
+def test_a_rank_is_not_known_while_the_telemetry_has_not_answered() -> None:
+    """On a busy machine, a source may be late: the rank may exist."""
+    store = reduced([pods(1.0, ONE, TWO)])
+    with pytest.raises(UnreachableError, match="pod of rank 1 is not known") as caught:
+        plan_kill(store, "1", 0.0)
+    assert "did not answer in time" in caught.value.why
+    store.apply(SourceHealth(at_s=2.0, source="telemetry", ok=True))
+    with pytest.raises(UsageError, match="no pod or rank '1'"):
+        plan_kill(store, "1", 0.0)
+    with pytest.raises(UsageError, match="no pod or rank 'w-9'"):
+        plan_kill(store, "w-9", 0.0)
 
 
 def test_a_kill_of_the_head_reports_that_every_run_ends() -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from cockpit.cli.output.lists import columns, rows_of
+from cockpit.cli.output.status import print_status
 from cockpit.cli.output.tables import print_rows
-from cockpit.cli.read.snapshot import columns, print_status, rows_of
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.decoding.limited_json import loads
 from cockpit.model.error import CockpitError

@@ -9,8 +9,9 @@ from contextlib import redirect_stdout, suppress
 from itertools import islice
 from typing import Any
 
+from cockpit.cli.output.lists import rows_of
+from cockpit.cli.output.status import print_status
 from cockpit.cli.output.tables import print_json
-from cockpit.cli.read.snapshot import print_status, rows_of
 from cockpit.insight.recovery.measurement import recovery
 from cockpit.model.decoding.limited_json import loads
 from cockpit.recorder import codec

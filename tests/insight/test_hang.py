@@ -98,6 +98,10 @@ def test_sentence_names_the_rank_the_collective_and_the_lines() -> None:
         "waited in it for 31 s. Rank 1 is in `loop` (train.py:11), `time.sleep`; 3 other ranks "
         "are in `all_reduce` (train.py:12)."
     )
+    assert found.where == (
+        "Rank 1 is in `loop` (train.py:11), `time.sleep`; 3 other ranks are in `all_reduce` "
+        "(train.py:12)."
+    )
     assert (found.kind, found.ranks, found.confidence) == (Kind.USER, (1,), Confidence.HIGH)
 
 

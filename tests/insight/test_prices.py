@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from cockpit.alerts import settings
 from cockpit.cli.output import tables
+from cockpit.cli.output.status import cost_so_far, status
 from cockpit.cli.read.alerts import sentences
-from cockpit.cli.read.snapshot import cost_so_far, status
 from cockpit.config import file
 from cockpit.insight.detectors.findings import findings
 from cockpit.insight.detectors.thresholds import Thresholds

@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import pytest
 import yaml
+from sqlalchemy import make_url
 
 from tests.manifests.kustomize import IMAGE
 
@@ -81,7 +82,8 @@ def test_training_image_has_the_versions_and_the_tag_of_the_manifests(builders: 
     assert done.returncode == 0, done.stderr
     assert builders.recorded("arguments")[:3] == ["build", "--format", "docker"]
     assert builders.flag("--tag") == [IMAGE] == [f"cockpit-train:{VERSION}"]
-    extra = PROJECT["optional-dependencies"]["train"]
+    extras = PROJECT["optional-dependencies"]
+    extra = extras["train"] + extras["postgres"]
     assert builders.recorded("requirements.txt") == extra
     torch = [line for line in extra if line.startswith("torch")]
     assert builders.recorded("requirements-torch.txt") == torch
@@ -89,6 +91,19 @@ def test_training_image_has_the_versions_and_the_tag_of_the_manifests(builders: 
     files = builders.recorded("files")
     assert {"./constraints.txt", "./sbom.py", "./training/jobs/checkpointed.py"} <= set(files)
     assert not [name for name in files if "__pycache__" in name or "/.git" in name]
+
+
+def test_training_image_has_the_driver_of_the_database_of_the_mlflow_variant(
+    builders: Builders,
+) -> None:
+    """The address is that of the comment; SQLAlchemy names the driver that it imports."""
+    variant = ROOT / "manifests/kubernetes/components/mlflow-postgres/kustomization.yaml"
+    [address] = re.findall(r"postgresql\S*://\S+/mlflow", variant.read_text())
+    driver = make_url(address.replace("HOST:5432", "db:5432")).get_dialect().driver
+    assert builders.build().returncode == 0
+    [package] = [line for line in builders.recorded("requirements.txt") if driver in line]
+    name = re.split("[<>=]", package)[0]
+    assert re.search(rf"^{name}==", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
 
 
 def test_image_of_cockpit_has_the_tag_of_the_nightly_game_day(builders: Builders) -> None:

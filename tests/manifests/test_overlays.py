@@ -268,6 +268,61 @@ def test_service_runs_the_checkpoint_server_on_its_own_cluster() -> None:
         assert passes(objects, "ingress", pods, (where, {}), 8000) is passed
 
 
+def service_pods(folder: str) -> tuple[str, list[Object]]:
+    """The path of the run that is served, and the pods of the head and of the replicas."""
+    spec = one(build(FOLDER / folder), "RayService")["spec"]
+    (app,) = yaml.safe_load(spec["serveConfigV2"])["applications"]
+    config = spec["rayClusterConfig"]
+    groups = [config["headGroupSpec"], *config["workerGroupSpecs"]]
+    return app["args"]["run_path"], [group["template"]["spec"] for group in groups]
+
+
+def test_service_serves_a_run_of_the_job_from_the_storage_of_its_pods() -> None:
+    (job,) = build(FOLDER / "jobs")
+    words = job["spec"]["entrypoint"].split()
+    run = words[words.index("--run-name") + 1]
+    settings = one(overlay("cpu"), "ConfigMap", "ray-settings")["data"]
+    run_path, pods = service_pods("service")
+    assert run_path == f"$STORAGE_PATH/{run}"
+    for pod in pods:
+        (ray,) = pod["containers"]
+        assert {"configMapRef": {"name": "ray-settings"}} in ray["envFrom"]
+        (mount,), (volume,) = ray["volumeMounts"], pod["volumes"]
+        assert settings["STORAGE_PATH"].startswith(f"{mount['mountPath']}/")
+        assert volume["persistentVolumeClaim"]["claimName"] == "shared"
+
+
+def test_service_of_a_bucket_differs_in_the_storage_alone(tmp_path: Path) -> None:
+    """It is beside the component s3, which deletes the claim."""
+    objects = with_component("s3", folder=tmp_path)
+    assert not of_kind(objects, "PersistentVolumeClaim")
+    sources = [ray["envFrom"] for ray in containers(objects)]
+    run_path, pods = service_pods("service-s3")
+    usual_path, usual = service_pods("service")
+    assert run_path == usual_path
+    for pod, with_claim in zip(pods, usual, strict=True):
+        (ray,) = pod["containers"]
+        assert ray["envFrom"] in sources
+        with_claim.pop("volumes")
+        del with_claim["containers"][0]["volumeMounts"]
+        with_claim["containers"][0]["envFrom"] = ray["envFrom"]
+        assert pod == with_claim
+
+
+@pytest.mark.parametrize("components", [(), ("s3",)], ids=["claim", "bucket"])
+def test_game_day_stores_its_run_where_the_overlay_does(
+    components: tuple[str, ...], tmp_path: Path
+) -> None:
+    objects = with_component(*components, "../../drills", folder=tmp_path)
+    job = one(objects, "CronJob")["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = job["containers"]
+    assert "--set=storage_path=$(STORAGE_PATH)" in container["command"]
+    (variable,) = [each for each in container["env"] if each["name"] == "STORAGE_PATH"]
+    source = variable["valueFrom"]["configMapKeyRef"]
+    path = one(objects, "ConfigMap", source["name"])["data"][source["key"]]
+    assert path.startswith("s3://" if components else "/shared/")
+
+
 def test_bindings_name_existing_roles_and_accounts(objects: tuple[Object, ...]) -> None:
     bindings = of_kind(objects, "RoleBinding")
     assert bindings
@@ -362,7 +417,7 @@ def test_rayjob_runs_a_bundled_job_on_the_cluster_with_flags_that_exist(folder: 
     bundled = bundled_job(module.removeprefix("training.jobs."))
     flags = {word for word in words if word.startswith("--")}
     assert flags <= {"--" + setting.name.replace("_", "-") for setting in bundled.settings}
-    assert words[words.index("--storage-path") + 1] == '"${STORAGE_PATH:-/shared/checkpoints}"'
+    assert words[words.index("--storage-path") + 1] == '"$STORAGE_PATH"'
 
 
 def test_rayjob_of_each_night_has_a_run_of_its_own(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import yaml
 from cockpit.backends.local import GroupSpec, LocalBackend
 from cockpit.model.serve import Deployment
 from cockpit.sources.ray.dashboard import Dashboard
-from cockpit.sources.ray.http import Http
+from cockpit.sources.ray.http import AnswerError, Http
 from tests.local_cluster import running_cluster
 from tests.manifests.kustomize import FOLDER
 from tests.training.test_serve import BLACK, SETTINGS, free_port, learn
@@ -32,8 +32,8 @@ def config(run: Path, port: int) -> dict[str, Any]:
     manifest = yaml.safe_load((FOLDER / "service" / "rayservice.yaml").read_text())
     made: dict[str, Any] = yaml.safe_load(manifest["spec"]["serveConfigV2"])
     [application] = made["applications"]
-    assert application["args"]["run_path"] == "/shared/checkpoints/checkpointed"
-    application["args"]["run_path"] = str(run)
+    assert application["args"]["run_path"] == f"$STORAGE_PATH/{run.name}"
+    application["runtime_env"] = {"env_vars": {"STORAGE_PATH": str(run.parent)}}
     address = {"host": "127.0.0.1", "port": port}
     return {**made, "proxy_location": "HeadOnly", "http_options": address}
 
@@ -41,9 +41,8 @@ def config(run: Path, port: int) -> dict[str, Any]:
 async def deployed(backend: LocalBackend, wanted: dict[str, Any]) -> tuple[Deployment, ...]:
     """The deployments once all are healthy, or when the time is over."""
     async with Http(backend.dashboard) as http, Dashboard(backend.dashboard) as dashboard:
-        body = json.dumps(wanted).encode()
-        await http.fetch("PUT", PATH, body=body, timeout_s=READY_S)
         deadline = time.monotonic() + READY_S
+        await sent(http, json.dumps(wanted).encode(), deadline)
         while True:
             found = await dashboard.deployments()
             healthy = found and all(each.status == "HEALTHY" for each in found)
@@ -52,13 +51,29 @@ async def deployed(backend: LocalBackend, wanted: dict[str, Any]) -> tuple[Deplo
             await asyncio.sleep(0.2)
 
 
+async def sent(http: Http, body: bytes, deadline: float) -> None:
+    """Send it again after an error of the dashboard, as KubeRay does at each reconciliation.
+
+    On a busy machine, the first actor of a new cluster may be cancelled before it starts.
+    """
+    while True:
+        try:
+            await http.fetch("PUT", PATH, body=body, timeout_s=READY_S)
+            return
+        except AnswerError as error:
+            if error.status < 500 or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(1.0)
+
+
 @pytest.mark.nightly
 @pytest.mark.ray
 def test_config_of_the_rayservice_serves_the_newest_checkpoint_of_a_run(tmp_path: Path) -> None:
-    learn(tmp_path / "run", SETTINGS)
+    run = tmp_path / "checkpointed"
+    learn(run, SETTINGS)
     port = free_port()
     with running_cluster("served", (GroupSpec("replicas", replicas=1, min=1, max=1),)) as backend:
-        found = asyncio.run(deployed(backend, config(tmp_path / "run", port)))
+        found = asyncio.run(deployed(backend, config(run, port)))
         assert [(each.app, each.status, each.target) for each in found] == [
             ("model", "HEALTHY", 1)
         ], found

@@ -263,13 +263,30 @@ def test_the_second_recorder_of_a_run_reports_it_and_continues_without(tmp_path:
     wait_until(lambda: not second.going)
     second.take(script()[0])
     second.close()
-    assert reported == ["a is not being recorded: another cockpit is recording it already."]
+    assert reported == ["Run a is not being recorded: another cockpit is recording it already."]
     assert first.going
     first.close()
     third = Recorder(path)
     third.take(script()[0])
     third.close()
     assert not third.trouble
+
+
+def test_messages_have_the_name_of_the_run_once_it_is_known(tmp_path: Path) -> None:
+    (tmp_path / "recordings").write_text("a file where the directory should be")
+    reported, events = list[str](), script(30)
+    [run_id] = {event.run_id for event in events if isinstance(event, RunSeen)}
+    thread = StoppedThread()
+    recorder = Recorder(
+        tmp_path / "recordings" / "a.cockpit",
+        run_id=run_id,
+        on_message=reported.append,
+        thread=thread,
+    )
+    for event in events:
+        recorder.take(event)
+    thread.turn()
+    assert reported[0].startswith("Run digits is not being recorded: ")
 
 
 def test_a_directory_that_cannot_be_written_is_reported_once(tmp_path: Path) -> None:
@@ -317,7 +334,7 @@ def test_a_full_disk_is_reported_once_and_recording_continues_when_there_is_room
     recorder._writer.db.execute("PRAGMA max_page_count = 1000000")
     wait_until(lambda: len(reported) == 2)
     recorder.close()
-    assert reported[1] == "The recording of a continues."
+    assert reported[1] == "The recording of run a continues."
     with Recording.open(path) as found:
         assert own(found.events()) == own(events)
 
@@ -366,7 +383,7 @@ def test_samples_beyond_the_buffer_of_a_slow_disk_are_dropped_and_counted(
     held.set()
     recorder.close()
     assert recorder.dropped > 0
-    assert reported == [f"The recording of a has lost {recorder.dropped} events."]
+    assert reported == [f"The recording of run a lost {recorder.dropped} events."]
     with Recording.open(tmp_path / "a.cockpit") as found:
         assert found.dropped == recorder.dropped
         assert len(list(found.events())) == len(events) - recorder.dropped

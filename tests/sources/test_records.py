@@ -112,6 +112,13 @@ def test_a_ranks_notice_is_a_warning_of_its_run() -> None:
     assert (event.reason, event.message) == ("Damaged", "rank 0: c d")
 
 
+def test_a_ranks_notice_of_its_resume_is_information() -> None:
+    notice = wire.Notice(run="r", attempt=2, rank=0, reason="Resumed", message="from memory")
+    event = event_of(wire.Record(1, 1.0, notice))
+    assert isinstance(event, Notice)
+    assert not event.warning
+
+
 def test_names_of_the_future_are_reported_as_unknown_or_not_at_all() -> None:
     phase = wire.Phase(run="r", attempt=1, phase="dreaming")
     assert event_of(wire.Record(1, 1.0, phase)) is None

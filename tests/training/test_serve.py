@@ -120,10 +120,18 @@ def test_tokens_come_with_how_to_continue() -> None:
 
 
 @pytest.mark.slow
-def test_application_of_a_rayservice_has_the_settings_of_its_arguments() -> None:
+def test_application_of_a_rayservice_has_the_settings_of_its_arguments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made = build({"run_path": "/x", "replicas": 2, "gpu": "true"})._bound_deployment
     assert (made.num_replicas, made.ray_actor_options["num_gpus"]) == (2, 1)
     assert made.init_args[0].run_path == "/x"
+    monkeypatch.setenv("STORAGE_PATH", "s3://bucket/runs")
+    made = build({"run_path": "$STORAGE_PATH/r"})._bound_deployment
+    assert made.init_args[0].run_path == "s3://bucket/runs/r"
+    monkeypatch.delenv("STORAGE_PATH")
+    with pytest.raises(ValueError, match="run_path \\$STORAGE_PATH/r: the pods have no such"):
+        build({"run_path": "$STORAGE_PATH/r"})
     with pytest.raises(TypeError, match="portt"):
         build({"portt": 1})
 

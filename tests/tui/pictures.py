@@ -94,6 +94,7 @@ def nothing() -> Simulation:
 
 PICTURES = {
     "overview": Picture(digits, 110, "1", "digits"),
+    "overview-hang": Picture(hanging, 60, "1", "STALLED"),
     "overview-kubernetes": Picture(kube, 60, "1", "llm-train", on_kubernetes=True),
     "ranks": Picture(digits, 110, "2", "RANK"),
     "ranks-many": Picture(wide, 60, "2", "RANK"),

@@ -204,13 +204,14 @@ async def test_a_thousand_ranks_are_shown(cockpit: Open) -> None:
         await seen.sees("999")
 
 
-async def test_a_job_that_has_no_run_yet_is_named(cockpit: Open) -> None:
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+async def test_a_job_that_has_no_run_yet_is_named(cockpit: Open, size: tuple[int, int]) -> None:
     simulation = digits()
     started_s = START_S - 30.0
     job = Job("digits-x", "python x.py", JobStatus.RUNNING, started_s=started_s)
     simulation.session.dispatch(JobsListed(at_s=START_S - 5, source="ray", jobs=(job,)))
-    async with cockpit(simulation=simulation, at_s=-5, size=(120, 30)) as seen:
-        await seen.sees("Job digits-x is RUNNING for 25 s.", "No samples yet")
+    async with cockpit(simulation=simulation, at_s=-5, size=size) as seen:
+        await seen.sees("Job digits-x is RUNNING for 25 s.", "for its logs.", "No samples yet")
 
 
 async def test_nothing_known_yet_reports_what_is_waited_for(cockpit: Open) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cockpit.insight.detectors import hang
 from cockpit.insight.detectors.hysteresis import alert_id
 from cockpit.model.alert import Alert
 from cockpit.model.event import AlertRaised, RanksDumped
 from cockpit.model.hang import Collective, Dump, ProcessGroup, Reached, Stack, Thread
+from cockpit.model.run import RunState
+from cockpit.store.run import AttemptView, RunView
 from cockpit.store.selectors import current_run
+from cockpit.store.store import Store
 from cockpit.tui.dialogs.confirm import Confirm
+from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.hang.page import HangPage
+from cockpit.tui.views.overview import run_panel
 from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import START_S
 
@@ -104,6 +111,27 @@ async def test_overview_has_the_verdict_and_how_to_open_the_page(cockpit: Open) 
         await seen.sees(
             "Rank 1 never called all_reduce #3", ":hang shows the stacks", "STALLED for"
         )
+
+
+async def test_narrow_overview_has_the_place_of_the_cause_before_the_collective(
+    cockpit: Open,
+) -> None:
+    async with cockpit(size=(80, 24)) as seen:
+        hangs(seen)
+        raised(seen)
+        await seen.sees("No progress for", "Rank 1 is in `loop` (a.py:1), `time.sleep`")
+        await seen.sees("Rank 1 never called all_reduce #3")
+
+
+@pytest.mark.parametrize("width", [30, 60, 80])
+def test_line_of_the_run_ends_with_an_ellipsis_where_it_is_cut(width: int) -> None:
+    run = RunView("r", "r", state=RunState.RUNNING)
+    run.attempts[1] = AttemptView(1, started_s=START_S, reason="a reason of many words " * 9)
+    shown = run_panel.live(ViewState(Store(), START_S), run, None, None, width)
+    lines = shown.plain.split("\n")
+    assert len(lines) == run_panel.LIVE_LINES
+    assert all(len(line) <= width for line in lines)
+    assert lines[-1].endswith("…")
 
 
 async def test_enter_on_the_alert_opens_the_page(cockpit: Open) -> None:

@@ -42,7 +42,7 @@ async def test_the_overview_draws_what_is_reported_the_loss_first(cockpit: Open)
         await seen.sees("train loss (reported)  ● 0.1875", "lr (reported)")
         await seen.sees("epoch      8", "loss       0.1875", "lr         0.01")
         await seen.sees("its size   69.3 KiB", "it took    489 ms")
-        await seen.sees("last report 6 s ago; its script reports no steps")
+        await seen.sees("last report 6 s ago; no samples of its steps")
         assert "waiting for the ranks" not in seen.text
         assert "samples/s" not in seen.text
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any
 
@@ -132,9 +132,14 @@ def run(settings: Settings, weights: Weights) -> None:
 def build(arguments: dict[str, Any]) -> Any:
     """The application of a RayService: `arguments` are settings, and `gpu` is `true` or `false`.
 
-    KubeRay starts Ray Serve, with the address in `serveConfigV2`.
+    `run_path` may contain variables of the pods, such as `$STORAGE_PATH`. Raises ValueError for one
+    that is not set. KubeRay starts Ray Serve, with the address in `serveConfigV2`.
     """
     settings = Settings(**arguments)
+    run_path = os.path.expandvars(settings.run_path)
+    if "$" in run_path:
+        raise ValueError(f"run_path {settings.run_path}: the pods have no such variable")
+    settings = replace(settings, run_path=run_path)
     return application(settings, gpu=settings.gpu == "true")
 
 

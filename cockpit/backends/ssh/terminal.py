@@ -14,6 +14,8 @@ from contextlib import suppress
 
 from cockpit.backends.ssh.connection import READ_BYTES, Connection, end
 
+RAW_EVERY_S = 0.01
+
 
 async def attach(
     connection: Connection, argv: Sequence[str], *, tty: bool, rows: int, columns: int
@@ -65,8 +67,22 @@ class SshTerminal:
     async def resize(self, rows: int, columns: int) -> None:
         if self._terminal >= 0 and self._process.returncode is None:
             _resize(self._terminal, rows, columns)
+            await self._until_raw()
             # Not from the kernel: the terminal does not control the session of ssh.
-            self._process.send_signal(signal.SIGWINCH)
+            with suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGWINCH)
+
+    async def _until_raw(self) -> None:
+        """Wait until ssh handles the signal, which it ignores before.
+
+        With a shared connection, output may come earlier: the master writes it. ssh sets its
+        handlers before it makes the terminal raw (`mux_client_request_session` in OpenSSH's mux.c).
+        """
+        while self._terminal >= 0 and self._process.returncode is None:
+            local_flags: int = termios.tcgetattr(self._terminal)[3]
+            if not local_flags & termios.ICANON:
+                return
+            await asyncio.sleep(RAW_EVERY_S)
 
     async def wait(self) -> int:
         code = await self._process.wait()

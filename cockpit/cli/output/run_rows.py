@@ -126,17 +126,10 @@ def _checkpoint(checkpoint: Checkpoint, at_s: float | None, now_s: float) -> str
     if at_s is not None:
         parts.append(f"{format.age(now_s - at_s)} ago")
     if checkpoint.size_bytes is not None:
-        parts.append(_size(checkpoint.size_bytes))
+        parts.append(format.bytes_text(checkpoint.size_bytes))
     if checkpoint.took_s is not None:
         parts.append(f"taken in {format.duration(checkpoint.took_s)}")
     return ", ".join([*parts, one_line(checkpoint.path)])
-
-
-def _size(size_bytes: int) -> str:
-    for unit, of_bytes in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if size_bytes >= of_bytes:
-            return f"{size_bytes / of_bytes:.1f} {unit}"
-    return f"{size_bytes / 1e3:.1f} kB" if size_bytes >= 1e3 else f"{size_bytes} B"
 
 
 def reported_rows(rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:

@@ -157,9 +157,16 @@ def print_table(rows: Iterable[Row], columns: Sequence[str], file: TextIO | None
 class Table:
     """A table as `print_table` prints it, in one or several parts under the same titles."""
 
-    def __init__(self, columns: Sequence[str], file: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        columns: Sequence[str],
+        file: TextIO | None = None,
+        longest: Mapping[str, str] = {},
+    ) -> None:
+        """`longest`: by column, the longest text of all parts, where it is known."""
         self._columns = columns
         self._stream = file or sys.stdout
+        self._least = [len(longest.get(column, "")) for column in columns]
         self._widths: list[int] = []
         self._right: list[bool] = []
 
@@ -172,7 +179,7 @@ class Table:
         urls = [str(row.get("url") or row.get("page") or "") for row in rows]
         if not self._widths:
             self._right = [all(_is_number(line[i]) for line in lines) for i in places]
-            self._widths = [0 for _ in places]
+            self._widths = self._least
             lines, urls = [self._titles(), *lines], ["", *urls]
         self._widths = [max([self._widths[i], *(len(line[i]) for line in lines)]) for i in places]
         for line, url in zip(lines, urls, strict=True):
@@ -196,6 +203,9 @@ class Table:
         print(text, file=self._stream)
 
 
+EVENTS = ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+
+
 class ChangedRows:
     """Prints the rows that changed, as `kubectl get --watch --output-watch-events` does.
 
@@ -204,7 +214,8 @@ class ChangedRows:
     """
 
     def __init__(self, columns: Sequence[str], *, is_log: bool = False) -> None:
-        self._table = Table(columns if is_log else ("event", *columns))
+        events = {"event": max(EVENTS, key=len)}
+        self._table = Table(columns) if is_log else Table(("event", *columns), longest=events)
         self._is_log = is_log
         self._rows: dict[tuple[object, ...], Row] = {}
 
@@ -212,13 +223,12 @@ class ChangedRows:
         """Print those with another value in a shown column than at the last call."""
         before, self._rows = self._rows, {self._key(row): row for row in rows}
         changed = [
-            # As wide as the longest one, so that the other columns stay in place.
-            {**row, "event": "MODIFIED" if key in before else "ADDED   "}
+            {**row, "event": MODIFIED if key in before else ADDED}
             for key, row in self._rows.items()
             if key not in before or self._table.cells(row) != self._table.cells(before[key])
         ]
         changed += [
-            {**row, "event": "DELETED"}
+            {**row, "event": DELETED}
             for key, row in before.items()
             if key not in self._rows and not self._is_log
         ]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from cockpit.actions.cluster import ClusterActions
-from cockpit.cli.options import confirm, connect
+from cockpit.cli.options import answers, confirm, connect
 from cockpit.cli.output import tables
 from cockpit.insight.hang.before import changes
 from cockpit.insight.hang.text import lines
@@ -19,8 +19,8 @@ from cockpit.session.session import Session
 from cockpit.sources.ray.profiling import Process
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
-from cockpit.store.store import Store
 
+SOURCES = ("telemetry", "ray")
 STACKS = 8
 """The most ranks whose processes are inspected at the same time."""
 
@@ -58,12 +58,14 @@ def run(args: argparse.Namespace) -> int:
     if args.stacks:
         confirm.refuse_read_only(args, "--stacks pauses the processes of ranks")
     stacks: list[RankStack] = []
-    with connect.session(args, sources=("telemetry", "ray")) as session:
-        connect.wait_for(session, ("telemetry", "ray"))
-        of = _chosen(session.store, args.run)
+    with connect.session(args, sources=SOURCES) as session:
+        connect.wait_for(session, SOURCES)
+        of = _chosen(session, args.run)
         now_s = session.clock()
         found = verdict(of, now_s) if of is not None else None
         before = changes(session.store, of, found) if of is not None and found is not None else []
+        if found is None:
+            answers.require(session, SOURCES)
         if args.stacks and of is not None and found is not None:
             stacks = session.call(_stacks(session, of))
     if args.output != "table":
@@ -108,12 +110,14 @@ def _stack_lines(stacks: list[RankStack]) -> Iterator[str]:
         yield from (f"    {line}" for line in text.splitlines())
 
 
-def _chosen(store: Store, name: str) -> RunView | None:
+def _chosen(session: Session, name: str) -> RunView | None:
+    store = session.store
     if not name:
         return current_run(store)
     runs = sorted(store.runs.values(), key=lambda run: -run.started_s)
     for of in runs:
         if name in (of.id, of.name, of.submission_id):
             return of
+    answers.require(session, SOURCES)
     known = ", ".join(dict.fromkeys(run.name or run.id for run in runs)) or "none"
     raise UsageError(f"There is no run {name!r}.", f"Available: {known}.")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from cockpit.cli.options import connect
+from cockpit.cli.options import answers, connect
 from cockpit.cli.output import tables
 from cockpit.cli.output.causes import print_causes
 from cockpit.cli.read import why_waiting
@@ -17,8 +17,11 @@ from cockpit.insight.hang.types import Verdict
 from cockpit.insight.hang.verdict import verdict
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.session import builder
+from cockpit.session.session import Session
 from cockpit.store.selectors import going_run
 from cockpit.store.store import Store
+
+SOURCES = ("telemetry", "ray")
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -67,11 +70,11 @@ def run(args: argparse.Namespace) -> int:
         return post_mortem.run(args)
     if why_waiting.names_object(args.what):
         return why_waiting.run(args)
-    with connect.session(args, sources=("telemetry", "ray")) as session:
-        connect.wait_for(session, ("telemetry", "ray"))
+    with connect.session(args, sources=SOURCES) as session:
+        connect.wait_for(session, SOURCES)
         session.add(builder.deaths_source(session))
         connect.wait_for(session, ("deaths",))
-        name, causes = _chosen(session.store, args.what)
+        name, causes = _chosen(session, args.what)
         stuck = _stuck(session.store, args.what, session.clock())
     if args.output != "table":
         row = {"of": name, "causes": causes}
@@ -92,11 +95,13 @@ def _stuck(store: Store, name: str, now_s: float) -> Verdict | None:
     return found if found is not None and found.is_late else None
 
 
-def _chosen(store: Store, name: str) -> tuple[str, tuple[Cause, ...]]:
+def _chosen(session: Session, name: str) -> tuple[str, tuple[Cause, ...]]:
     """The name of the run or the job, and its causes with the newest last."""
+    store = session.store
     if not name:
         newest = newest_cause(store)
         if newest is None:
+            answers.require(session, SOURCES)
             return "", ()
         name = newest.run_id or newest.job_id
     runs = sorted(store.runs.values(), key=lambda run: -run.started_s)
@@ -108,6 +113,7 @@ def _chosen(store: Store, name: str) -> tuple[str, tuple[Cause, ...]]:
     if (job := store.jobs.get(name)) is not None:
         cause = cause_of_job(store, job)
         return f"Job {job.id} ({job.status.value})", () if cause is None else (cause,)
+    answers.require(session, SOURCES)
     names = [run.name or run.id for run in runs] + list(store.jobs)
     raise UsageError(
         f"There is no run or job {name!r}.",

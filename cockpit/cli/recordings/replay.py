@@ -67,7 +67,7 @@ def _player(args: argparse.Namespace, at_s: float | None) -> Player:
 
 
 def _headless(args: argparse.Namespace, at_s: float | None) -> int:
-    from cockpit.cli.read import snapshot
+    from cockpit.cli.output import status
     from cockpit.format import moment
 
     player = _player(args, at_s)
@@ -76,7 +76,7 @@ def _headless(args: argparse.Namespace, at_s: float | None) -> int:
         player.settle()
         if args.output == "table":
             print(f"{recording.path.stem} at {moment(player.position_s)}")
-            snapshot.print_status(player.store, "table", player.position_s)
+            status.print_status(player.store, "table", player.position_s)
         else:
             reported = {
                 "name": recording.path.stem,
@@ -87,7 +87,7 @@ def _headless(args: argparse.Namespace, at_s: float | None) -> int:
                 "summary": recording.run,
                 "markers": player.markers,
                 "damage": recording.damage,
-                **snapshot.status(player.store, player.position_s),
+                **status.status(player.store, player.position_s),
             }
             tables.print_object(reported, args.output)
         if recording.damage:

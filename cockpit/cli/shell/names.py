@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cockpit.cli.options import connect
 from cockpit.cli.options.parser import settled
+from cockpit.cli.output import lists
 from cockpit.cli.read import snapshot
 from cockpit.cli.read.inspect import NAMES as KINDS_OF_OBJECTS
 from cockpit.config import file, paths
@@ -98,7 +99,7 @@ def _listed(kind: str, args: argparse.Namespace) -> list[str]:
     resources = snapshot.KINDS.get(kind, ("pods",))
     with connect.session(_settled(args), sources=needs, kinds=resources) as session:
         connect.wait_for(session, needs[:1], ANSWER_S)
-        rows = snapshot.rows_of(kind, session.store, session.clock())
+        rows = lists.rows_of(kind, session.store, session.clock())
     return [str(row[key]) for row in rows]
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 from cockpit import format
 from cockpit.drills.plan.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
 from cockpit.model.cluster import NodeType, Pod, PodPhase
-from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.error import CockpitError, UnreachableError, UsageError
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run, pod_of_rank, pods_in_order, ranks_on_pod
 from cockpit.store.store import Store
@@ -29,7 +29,8 @@ def plan_kill(store: Store, target: str, grace_s: float, recover_s: float = RECO
     """Plan to kill `target`: a pod's name, a rank's number, or `rank:N`.
 
     With a grace period the pod gets SIGTERM first. The recovery is measured for at most
-    `recover_s`. Raises UsageError if there is no such pod or rank.
+    `recover_s`. Raises UsageError if there is no such pod or rank,
+    UnreachableError if it is not known.
     """
     run = current_run(store)
     pod = _find(store, run, target)
@@ -112,6 +113,14 @@ def _find(store: Store, run: RunView | None, target: str) -> Pod:
         raise UsageError(
             f"There is no living rank {number} in run {run.name}.",
             f"Its ranks are: {', '.join(map(str, sorted(run.ranks))) or 'none yet'}.",
+        )
+    state = store.sources.get("telemetry")
+    if number.isdecimal() and not (state is not None and (state.ok or state.absent)):
+        why = state.error if state is not None and state.error else "it did not answer in time"
+        raise UnreachableError(
+            f"The pod of rank {number} is not known.",
+            f"The telemetry source gives no answer: {why}.",
+            "Try again, or name a pod: cockpit pods",
         )
     names = ", ".join(pod.name for pod in pods_in_order(store)) or "none"
     raise UsageError(f"There is no pod or rank {target!r}.", f"Pods: {names}.")

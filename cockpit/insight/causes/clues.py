@@ -1,29 +1,27 @@
-"""Collect clues from the store about the end of an attempt or a job, by the matching rules."""
+"""Collect clues about the end of an attempt from the store."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from cockpit.insight.causes.rules import (
-    DRILLS,
-    EFFECTS,
-    EXCEPTION,
-    GUARD_RESTART,
-    Rule,
-    match,
-    plain,
+from cockpit.insight.causes.clue import Clue, clue_of
+from cockpit.insight.causes.log_clues import (
+    RANKS_WITHIN,
+    numbers,
+    of_excerpts,
+    of_job,
+    of_reason,
 )
+from cockpit.insight.causes.rules import DRILLS, EFFECTS, EXCEPTION, GUARD_RESTART
 from cockpit.insight.causes.types import Category
 from cockpit.insight.hang.types import Confidence, Kind
 from cockpit.insight.hang.verdict import last_verdict
 from cockpit.model.cluster import NodeType, Pod
 from cockpit.model.drill import Drill
-from cockpit.model.run import Job, JobStatus
+from cockpit.model.run import Job
 from cockpit.model.text import one_line
 from cockpit.store.run import AttemptView, RunView
 from cockpit.store.store import Store
@@ -32,94 +30,17 @@ BEFORE_S, AFTER_S = 90.0, 15.0
 """A clue of the cluster counts from this long before the end until this long after it."""
 LOG_TAIL_S = 120.0
 """A job that fails later than this after an attempt failed for another reason."""
-REPORTED, TRACEBACK, EARLIER = 20, 15, -25
-"""Added to the weight of an exception that Ray Train names or that is in the last traceback; and of
-any line before that traceback, or after it if the traceback shows a cause."""
-DRILL_WEIGHT, OTHER_DRILL_WEIGHT, DRILL_SUPPORT = 96, 50, 20
+DRILL_WEIGHT, OTHER_DRILL_WEIGHT = 96, 50
 MEMORY_KILL_WEIGHT, MEMORY_KILL_NEAR_WEIGHT = 98, 72
 HANG_WEIGHT = 72
 DEAD_NODE_WEIGHT = 70
 WITHDRAWN_WEIGHT, ALL_WITHDRAWN_WEIGHT, LONG_WITHDRAWN_WEIGHT = 93, 70, 50
-LINES, LINE = 1_000, 2_000
-"""The number of last lines of a log that are matched, and of first characters of each."""
-CLEANUP = 50
-"""The most lines after an exception that ended its process; with more, the process continued."""
-EXIT_CODE = "Job entrypoint command failed with exit code"
-_RANKS = re.compile(r"^ranks? (\d+(?:, \d+)*): (.*)$", re.DOTALL)
-_RANKS_WITHIN = re.compile(r"\branks? (\d+(?:, \d+)*)\b")
-_PREFIX = re.compile(r"^(?:the worker group did not start|its job is [A-Z]+): ")
-_FRAME = re.compile(r'^File ".*", line \d+')
-_EXCEPTION = re.compile(
-    r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Failure|Interrupt|Exit)\b(?:\(|:|$)"
-)
-_IGNORED = re.compile(r"^(?:Exception ignored |Error in atexit\.)")
-"""What Python writes before the traceback of an exception at the end of the process."""
-_SNIPPET = re.compile(r"^\[Rank (\d+) Error Snippet\]")
 _HANG_CATEGORIES = {
     Kind.NETWORK: Category.NETWORK,
     Kind.STORAGE: Category.STORAGE,
     Kind.GPU: Category.GPU,
     Kind.RESOURCES: Category.RESOURCES,
 }
-
-
-class Clue(Struct, frozen=True):
-    """One line that shows how something ended."""
-
-    category: Category
-    weight: int
-    what: str
-    quote: str
-    quoted_from: str
-    at_s: float | None = None
-    ranks: tuple[int, ...] = ()
-    pod: str = ""
-    node: str = ""
-    is_victim: bool = False
-    subject: str = ""
-    """The subject, if it is neither a rank nor a pod."""
-
-
-def clue_of(
-    text: str,
-    quoted_from: str,
-    at_s: float | None = None,
-    *,
-    ranks: tuple[int, ...] = (),
-    pod: str = "",
-    node: str = "",
-    bonus: int = 0,
-    subject: str = "",
-) -> Clue | None:
-    rule = match(text)
-    if rule is None:
-        return None
-    return Clue(
-        rule.category,
-        rule.weight + _applied(rule, bonus),
-        _what(rule, text),
-        one_line(plain(text) or text, 300),
-        quoted_from,
-        at_s,
-        ranks,
-        pod,
-        node,
-        rule.is_victim,
-        subject,
-    )
-
-
-def _applied(rule: Rule, bonus: int) -> int:
-    if bonus < 0:
-        return 0 if rule.is_thin else bonus
-    return bonus if rule.is_of_script else 0
-
-
-def _what(rule: Rule, text: str) -> str:
-    """An exception without a specific rule is named."""
-    if not rule.is_generic:
-        return rule.what
-    return f"raised {one_line(plain(text), 160)}".rstrip(".: ")
 
 
 def of_attempt(store: Store, run: RunView, attempt: AttemptView) -> list[Clue]:
@@ -144,102 +65,6 @@ def of_attempt(store: Store, run: RunView, attempt: AttemptView) -> list[Clue]:
     found += _of_xid(run, attempt, end_s)
     located = [_located(store, attempt, clue) for clue in found]
     return [*located, *_of_drills(store, run, attempt, end_s, located)]
-
-
-def of_reason(reason: str, quoted_from: str, at_s: float | None) -> Iterator[Clue]:
-    """Of one line of Ray Train: `ranks 1, 3: its node died`."""
-    ranks: tuple[int, ...] = ()
-    text = _PREFIX.sub("", reason)
-    if (named := _RANKS.match(reason)) is not None:
-        ranks, text = _numbers(named[1]), named[2]
-    elif (within := _RANKS_WITHIN.search(reason)) is not None:
-        ranks = _numbers(within[1])
-    found = clue_of(text, quoted_from, at_s, ranks=ranks, bonus=REPORTED)
-    if found is not None:
-        yield replace(found, quote=one_line(reason, 300))
-
-
-def of_job(job: Job) -> Iterator[Clue]:
-    """Of the status message of a job that is over, whose end is the end of its log."""
-    if job.status is JobStatus.STOPPED:
-        text = "job stopped"
-        if (found := clue_of(text, "job status", job.ended_s, subject="The job")) is not None:
-            yield replace(found, quote=one_line(job.message, 300) or "STOPPED")
-    elif job.status is JobStatus.FAILED:
-        for found in of_lines(job.message.splitlines(), "job log", job.ended_s, subject="The job"):
-            if found.quote.startswith(EXIT_CODE):  # a line of the log shows more
-                quote = found.quote.partition(", last available")[0]
-                found = replace(found, weight=found.weight - 1, quote=quote)
-            yield found
-
-
-def of_excerpts(store: Store, key: str, attempt: int, at_s: float | None) -> Iterator[Clue]:
-    """Of the logs that were read: `key` is the run's id, or the job's with attempt 0."""
-    for excerpt in store.excerpts.get((key, attempt), {}).values():
-        ranks = () if excerpt.rank is None else (excerpt.rank,)
-        subject = "The job" if excerpt.rank is None else ""
-        yield from of_lines(excerpt.lines, excerpt.log, at_s, ranks=ranks, subject=subject)
-
-
-def of_lines(
-    lines: Sequence[str],
-    quoted_from: str,
-    at_s: float | None,
-    *,
-    ranks: tuple[int, ...] = (),
-    subject: str = "",
-) -> Iterator[Clue]:
-    """Of a log: its last chain of tracebacks counts more than the lines before and after."""
-    lines = [line[:LINE] for line in lines[-LINES:]]
-    begin = _last_chain(lines)
-    end = len(lines) if begin is None else _end_of_chain(lines, begin)
-    of_snippet: tuple[int, ...] = ()
-    for number, line in enumerate(lines):
-        text = plain(line)
-        if (snippet := _SNIPPET.match(text)) is not None:
-            of_snippet = (int(snippet[1]),)
-        bonus = 0 if begin is None else TRACEBACK if begin <= number < end else EARLIER
-        found = clue_of(
-            line, quoted_from, at_s, ranks=of_snippet or ranks, bonus=bonus,
-            subject=subject,
-        )  # fmt: skip
-        if found is not None:
-            yield found
-
-
-def _last_chain(lines: Sequence[str]) -> int | None:
-    """The start of the last chain of tracebacks; 0 if it was cut off."""
-    begins = [
-        at
-        for at, line in enumerate(lines)
-        if "Traceback (most recent call last)" in line
-        and not (at and _IGNORED.match(plain(lines[at - 1])))
-    ]
-    if not begins:
-        return 0 if any(_FRAME.match(plain(line)) for line in lines) else None
-    first = begins[-1]
-    for at in reversed(begins[:-1]):
-        between = "\n".join(lines[at:first])
-        if "The above exception was" not in between and "During handling" not in between:
-            break
-        first = at
-    return first
-
-
-def _end_of_chain(lines: Sequence[str], begin: int) -> int:
-    """The end of the chain that begins there; that of the log if later lines may be the cause."""
-    end, is_explained, is_in_frames = begin, False, False
-    for at, line in enumerate(lines[begin:], begin):
-        text = plain(line)
-        if is_explained and _IGNORED.match(text):
-            break
-        if _FRAME.match(text):
-            is_in_frames = True
-        elif is_in_frames and _EXCEPTION.match(text):
-            end, is_in_frames = at + 1, False
-            rule = match(text)
-            is_explained |= rule is not None and not rule.is_victim and rule.weight >= EXCEPTION
-    return end if is_explained and len(lines) - end <= CLEANUP else len(lines)
 
 
 def _ended_with(job: Job, end_s: float) -> bool:
@@ -373,10 +198,10 @@ def _of_hang(store: Store, run: RunView, attempt: AttemptView, end_s: float) -> 
         is_ours = finding.kind == "hang" and finding.run_id == run.id
         if is_ours and (attempt.started_s or 0.0) <= raised_s <= end_s <= over_s + AFTER_S:
             kind = next((k for k in Kind if finding.why.startswith(f"{k.value},")), Kind.USER)
-            named = _RANKS_WITHIN.search(finding.what.lower())
+            named = RANKS_WITHIN.search(finding.what.lower())
             yield Clue(
                 _HANG_CATEGORIES.get(kind, Category.HANG), HANG_WEIGHT, "blocked the other ranks",
-                finding.what, "alert hang", raised_s, _numbers(named[1]) if named else (),
+                finding.what, "alert hang", raised_s, numbers(named[1]) if named else (),
             )  # fmt: skip
 
 
@@ -465,16 +290,3 @@ def _ips(attempt: AttemptView) -> set[str]:
 def _is_near(at_s: float, attempt: AttemptView, end_s: float) -> bool:
     begin_s = max(attempt.started_s or 0.0, end_s - BEFORE_S) if end_s < math.inf else 0.0
     return begin_s <= at_s <= end_s + AFTER_S
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(", ")[:1024])
-
-
-def earliest(clues: Iterable[Clue]) -> Clue | None:
-    """The clue of highest weight, of several the first in time."""
-
-    def order(clue: Clue) -> tuple[int, float]:
-        return -clue.weight, clue.at_s if clue.at_s is not None else math.inf
-
-    return min(clues, key=order, default=None)

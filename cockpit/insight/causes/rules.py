@@ -45,6 +45,9 @@ def _generic(category: Category, weight: int, what: str, *patterns: str) -> Rule
     return Rule(category, weight, re.compile("|".join(patterns)), what, is_generic=True)
 
 
+_AT, _OF_CODE_ON_GPU = r" \([^)]*\)", r"(?:13|31|43|45)\b"
+"""The Xids that NVIDIA's "XID Errors" (r555) also lists for errors of the application."""
+
 RULES: tuple[Rule, ...] = (
     _rule(
         Category.CANCELLED, 95, "was stopped on request",
@@ -76,8 +79,17 @@ RULES: tuple[Rule, ...] = (
     _rule(
         Category.GPU, 93, "has a GPU that failed",
         r"unable to determine the device handle",
-        r"\bNVRM: Xid\b", r"\bXid \d+", r"fallen off the bus", r"GPU is lost",
+        rf"\bNVRM: Xid\b(?!{_AT}: {_OF_CODE_ON_GPU})", rf"\bXid (?!{_OF_CODE_ON_GPU})\d+",
+        r"fallen off the bus", r"GPU is lost",
         r"uncorrectable ECC error", r"cudaErrorECCUncorrectable", r"cudaErrorDevicesUnavailable",
+    ),
+    _rule(
+        Category.CUDA, 74, "had an error in code on the GPU, by the script, a library or the GPU",
+        r"illegal memory access", r"\bcudaErrorIllegalAddress\b", r"misaligned address",
+        r"\bcudaErrorMisalignedAddress\b", r"an illegal instruction was encountered",
+        r"unspecified launch failure", r"\bcudaErrorLaunchFailure\b",
+        r"\bCU(?:BLAS|DNN|SPARSE|FFT)_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|MAPPING_ERROR)\b",
+        rf"\bNVRM: Xid\b{_AT}: {_OF_CODE_ON_GPU}", rf"\bXid {_OF_CODE_ON_GPU}",
     ),
     _rule(
         Category.STORAGE, 90, "could not use its storage",
@@ -376,6 +388,10 @@ ADVICE: dict[Category, tuple[Advice, str]] = {
     Category.NETWORK: (Advice.RESTART, "network faults often pass"),
     Category.STORAGE: (Advice.STOP, "the storage has to be usable first"),
     Category.GPU: (Advice.RESTART, "after you cordon the node of the GPU"),
+    Category.CUDA: (
+        Advice.RESTART,
+        "if it fails on another node too, the code is the cause; on the same one, its GPU",
+    ),
     Category.HANG: (Advice.RESTART, "new processes continue from the newest checkpoint"),
     Category.STRAGGLER: (Advice.RESTART, "the rank was ended to be replaced"),
     Category.RAY: (Advice.RESTART, "the fault is not in the script"),

@@ -22,6 +22,8 @@ class Category(StrEnum):
     NETWORK = "network"
     STORAGE = "storage"
     GPU = "GPU fault"
+    CUDA = "CUDA error"
+    """Code on a GPU failed, because of the script, of a library or of the GPU."""
     HANG = "hang"
     STRAGGLER = "straggler kill"
     RAY = "Ray internal"

@@ -14,8 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cockpit import format
-from cockpit.insight.causes import clues as clues_of
-from cockpit.insight.causes.clues import Clue
+from cockpit.insight.causes.clue import Clue, earliest
+from cockpit.insight.causes.clues import LOG_TAIL_S, of_attempt
+from cockpit.insight.causes.log_clues import of_excerpts, of_job, of_reason
 from cockpit.insight.causes.rules import (
     ADVICE,
     CERTAIN,
@@ -55,14 +56,14 @@ def causes_of_run(store: Store, run: RunView, newest: int | None = None) -> tupl
     for number in sorted(run.attempts)[-(newest or 0) :]:
         attempt = run.attempts[number]
         if ended_badly(attempt):
-            clues = clues_of.of_attempt(store, run, attempt)
+            clues = of_attempt(store, run, attempt)
             end = _End(attempt.reason, run.submission_id, attempt.ended_s, run.id, number)
             cause = _cause(clues, end)
             found.append(_advised(cause, found))
     if not run.attempts and run.state in (RunState.ERRORED, RunState.ABORTED):
         job = store.jobs.get(run.submission_id)
-        clues = list(clues_of.of_reason(run.message, "Ray Train", run.ended_s))
-        clues += clues_of.of_job(job) if job is not None else ()
+        clues = list(of_reason(run.message, "Ray Train", run.ended_s))
+        clues += of_job(job) if job is not None else ()
         found.append(_cause(clues, _End(run.message, run.submission_id, run.ended_s, run.id)))
     return tuple(found)
 
@@ -79,10 +80,10 @@ def cause_of_job(store: Store, job: Job) -> Cause | None:
     if newest is not None and (causes := causes_of_run(store, newest, REPEATED)):
         last, newest_number = causes[-1], max(newest.attempts, default=None)
         ended_s = last.ended_s if job.ended_s is not None else None
-        within = ended_s is None or (job.ended_s or 0.0) - ended_s <= clues_of.LOG_TAIL_S
+        within = ended_s is None or (job.ended_s or 0.0) - ended_s <= LOG_TAIL_S
         if within and last.attempt == newest_number:
             return last
-    clues = [*clues_of.of_job(job), *clues_of.of_excerpts(store, job.id, 0, job.ended_s)]
+    clues = [*of_job(job), *of_excerpts(store, job.id, 0, job.ended_s)]
     return _cause(clues, _End(job.message, job.id, job.ended_s))
 
 
@@ -112,7 +113,7 @@ class _End(Struct, frozen=True):
 
 def _cause(clues: Sequence[Clue], end: _End) -> Cause:
     culprits = [clue for clue in clues if not clue.is_victim]
-    best = clues_of.earliest(culprits)
+    best = earliest(culprits)
     if best is None:
         return _unknown(clues, end)
     who = _who(best, culprits)
@@ -166,7 +167,7 @@ def _unknown(clues: Sequence[Clue], end: _End) -> Cause:
 
 
 def _rival(best: Clue, culprits: Iterable[Clue]) -> Clue | None:
-    return clues_of.earliest(
+    return earliest(
         clue
         for clue in culprits
         if clue.category not in {best.category, *EFFECTS}
@@ -189,7 +190,7 @@ def _who(best: Clue, culprits: Iterable[Clue]) -> Clue:
     if best.ranks or best.pod:
         return best
     named = [c for c in culprits if c.category is best.category and (c.ranks or c.pod)]
-    return clues_of.earliest(named) or best
+    return earliest(named) or best
 
 
 def _subject(who: Clue, best: Clue) -> str:
@@ -216,6 +217,8 @@ def _evidence(best: Clue, clues: Iterable[Clue]) -> Iterable[str]:
 
 def _advised(cause: Cause, before: Sequence[Cause]) -> Cause:
     """With STOP where the same cause has ended several attempts in a row."""
+    if cause.category is Category.CUDA:
+        cause = _compared(cause, before)
     if cause.advice is Advice.STOP or cause.category in ENVIRONMENT:
         return cause
     alike = 1
@@ -226,3 +229,16 @@ def _advised(cause: Cause, before: Sequence[Cause]) -> Cause:
     if alike < REPEATED:
         return cause
     return replace(cause, advice=Advice.STOP, advice_reason=f"it ended {alike} attempts in a row")
+
+
+def _compared(cause: Cause, before: Sequence[Cause]) -> Cause:
+    """Of an error on a GPU: whether earlier ones on other nodes show that the code is the cause."""
+    earlier = [one for one in before if one.category is Category.CUDA and one.node and cause.node]
+    elsewhere = [one for one in earlier if one.node != cause.node]
+    if elsewhere:
+        why = f"attempt {elsewhere[-1].attempt} failed so on another node: the code is the cause"
+        return replace(cause, advice=Advice.STOP, advice_reason=why)
+    if earlier:
+        why = f"after you cordon its node, where attempt {earlier[-1].attempt} failed so too"
+        return replace(cause, advice_reason=why)
+    return cause

@@ -88,6 +88,8 @@ class Verdict(Struct, frozen=True):
     """Whether Ray Train starts the ranks again when one is killed (`max_failures`)."""
     job: str = ""
     """The submission id of the run's job, if it was submitted."""
+    where: str = ""
+    """The part of the sentence with the place of the ranks that the others wait for."""
 
     @property
     def is_late(self) -> bool:

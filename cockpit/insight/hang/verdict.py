@@ -173,7 +173,7 @@ class _Case:
                 f"{format.ranks(waiting)} {has_or_have(waiting)} waited in it for "
                 f"{format.in_seconds(wait.collective.age_s, 0)}"
             )
-        return self._made(kind, causes, [f"{what}.", *self._where(causes)], True)
+        return self._located(kind, causes, f"{what}.")
 
     def _wait_for(self, causes: set[int]) -> Wait | None:
         """The oldest wait for one of the causes."""
@@ -247,8 +247,7 @@ class _Case:
             f"{format.ranks(reporting)} {has_or_have(reporting)} waited for "
             f"{format.in_seconds(self._idle_s, 0)}."
         )
-        kind = self._kind(others)
-        return self._made(kind, others, [sentence, *self._where(others)], True)
+        return self._located(self._kind(others), others, sentence)
 
     def _is_in_an_unknown_collective(self, rank: int) -> bool:
         """By its stack alone: its flight recorder was not read."""
@@ -267,7 +266,7 @@ class _Case:
             f"{is_or_are(others)} {where}."
         )
         has_pace = any(dump.dump.usual_s is not None for dump in self._dumps.values())
-        found = self._made(self._kind(others), others, [sentence, *self._where(others)], has_pace)
+        found = self._located(self._kind(others), others, sentence, structural=has_pace)
         is_certain = found.confidence is Confidence.HIGH
         return replace(found, confidence=Confidence.MEDIUM) if is_certain else found
 
@@ -280,6 +279,14 @@ class _Case:
         sentence += f"{format.in_seconds(self._idle_s, 0)}."
         kind = _KIND_OF.get(at, Kind.USER)
         return self._made(kind, ranks, [sentence, *self._where(ranks)], False)
+
+    def _located(
+        self, kind: Kind, causes: Collection[int], sentence: str, *, structural: bool = True
+    ) -> Verdict:
+        """Of ranks that the others wait for: it also has their place."""
+        where = self._where(causes)
+        made = self._made(kind, causes, [sentence, *where], structural)
+        return replace(made, where=" ".join(where))
 
     def _made(
         self, kind: Kind, causes: Iterable[int], sentences: list[str], structural: bool

@@ -38,19 +38,29 @@ class LiveLine(Struct, frozen=True):
 
 
 def live_line(
-    run: RunView, now_s: float, cause: Cause | None = None, stalled: Stall | None = None
+    run: RunView,
+    now_s: float,
+    cause: Cause | None = None,
+    stalled: Stall | None = None,
+    *,
+    brief: bool = False,
 ) -> LiveLine:
-    """`cause` is the newest verdict on an attempt, `stalled` is `stall` of the same instant."""
+    """`cause` is the newest verdict on an attempt, `stalled` is `stall` of the same instant.
+
+    `brief`: of a hang only the place of the ranks that the others wait for, if that is known.
+    """
     if run.state.is_over:
         return _ended(run, cause)
-    text, is_well = _now(run, now_s, stalled)
+    text, is_well = _now(run, now_s, stalled, brief)
     return LiveLine(f"{text}{_attempt(run, cause)}", is_well)
 
 
-def _now(run: RunView, now_s: float, stalled: Stall | None) -> tuple[str, bool]:
+def _now(run: RunView, now_s: float, stalled: Stall | None, brief: bool) -> tuple[str, bool]:
     if stalled is not None:
-        found = verdict(run, now_s)
-        why = f": {found.sentence.rstrip('.')}" if found is not None and found.is_late else ""
+        found, why = verdict(run, now_s), ""
+        if found is not None and found.is_late:
+            text = found.where if brief and found.where else found.sentence
+            why = f": {text.rstrip('.')}"
         return f"No progress for {format.age(now_s - stalled.since_s)}{why}", False
     if run.phases and run.phases[-1][2] is not Phase.RUNNING:
         at_s, _, phase = run.phases[-1]

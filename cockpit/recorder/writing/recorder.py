@@ -14,7 +14,7 @@ from pathlib import Path
 from cockpit.config import paths
 from cockpit.model.clock import server_time
 from cockpit.model.error import CockpitError
-from cockpit.model.event import Event
+from cockpit.model.event import Event, RunSeen
 from cockpit.model.run import RunSummary
 from cockpit.recorder import file
 from cockpit.recorder.codec import CodecError, from_plain
@@ -61,6 +61,8 @@ class Recorder:
         self.dropped = 0
         """Events that were lost because the disk was too slow, or full."""
         self._clock, self._on_message = clock, on_message
+        self._run_id, self._run = run_id, path.stem
+        """The run's id, and its name once that is known, for messages."""
         self._only_continue = only_continue
         self._filter = EventFilter(run_id)
         self._inbox: deque[tuple[Event, float, float]] = deque()
@@ -81,6 +83,8 @@ class Recorder:
         """Record it. `when_s`: the moment that it belongs to, where not its own `at_s`."""
         if self._over or self._given_up:
             return
+        if isinstance(event, RunSeen) and event.run_id == self._run_id and event.name:
+            self._run = event.name
         if not self._thread.reserve(weight_of(event)):
             self.dropped += 1
             return
@@ -178,7 +182,7 @@ class Recorder:
             lost = f"; {self.dropped} events were lost" if self.dropped else ""
             self.trouble = ""
             if self._on_message is not None:
-                self._on_message(f"The recording of {self.path.stem} continues{lost}.")
+                self._on_message(f"The recording of run {self._run} continues{lost}.")
 
     def _opened(self) -> Writer:
         if self._writer is None:
@@ -213,7 +217,7 @@ class Recorder:
         """That the disk is too slow; again only when ten times as much is lost."""
         if self.dropped > self._reported_lost and not self.trouble and self._on_message is not None:
             self._reported_lost = 10 * self.dropped
-            self._on_message(f"The recording of {self.path.stem} has lost {self.dropped} events.")
+            self._on_message(f"The recording of run {self._run} lost {self.dropped} events.")
 
     def _put(self, writer: Writer, events: Iterator[Event], when_s: float | None) -> None:
         try:
@@ -235,7 +239,7 @@ class Recorder:
         if why != self.trouble:
             self.trouble = why
             if self._on_message is not None:
-                self._on_message(f"{self.path.stem} is not being recorded: {why}.")
+                self._on_message(f"Run {self._run} is not being recorded: {why}.")
 
 
 def _is_unfinished(path: Path) -> bool:

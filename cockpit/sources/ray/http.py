@@ -33,6 +33,7 @@ from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
 from cockpit.model.secret import sendable, without_credentials
 from cockpit.model.text import one_line
 from cockpit.sources.http import bounded_body
+from cockpit.sources.http.peer_check import async_extensions
 
 if TYPE_CHECKING:
     import httpx
@@ -248,7 +249,7 @@ class Http:
             params=params,
             content=body,
             headers=headers,
-            extensions=_extensions(route),
+            extensions=async_extensions(route),
             timeout=(connect_s, read_s, read_s, self._timeout_s),
         )
 
@@ -379,24 +380,6 @@ def _checked(route: DashboardRoute) -> dict[str, str]:
     """The route's headers. Raises UsageError for a value that h11 would refuse and quote."""
     where = f"the header {{}} for the Ray dashboard at {route.base_url}"
     return {name: sendable(value, where.format(name)) for name, value in route.headers.items()}
-
-
-def _extensions(route: DashboardRoute) -> dict[str, Any]:
-    """httpx's hook into each connection that it opens, to check who answers before it sends."""
-    check = route.check_peer
-    if check is None:
-        return {}
-
-    async def trace(event: str, info: Mapping[str, Any]) -> None:
-        if event != "connection.connect_tcp.complete":
-            return
-        try:
-            check()
-        except CockpitError:
-            await info["return_value"].aclose()
-            raise
-
-    return {"trace": trace}
 
 
 def _uses_environment(route: DashboardRoute) -> bool:

@@ -36,6 +36,8 @@ from cockpit.sources.telemetry.same_fields import copied
 from training.telemetry import wire
 
 SOURCE = "telemetry"
+INFORMATION = frozenset({"Resumed"})
+"""Reasons of notices from ranks that are no warnings."""
 
 
 def event_of(record: wire.Record) -> Event | None:
@@ -88,7 +90,13 @@ def event_of(record: wire.Record) -> Event | None:
         case wire.Notice():
             message = f"rank {body.rank}: {one_line(body.message)}"
             return copied(
-                Notice, body, **common, kind="Run", name=run_id, message=message, warning=True
+                Notice,
+                body,
+                **common,
+                kind="Run",
+                name=run_id,
+                message=message,
+                warning=body.reason not in INFORMATION,
             )
         case wire.Report():
             return copied(

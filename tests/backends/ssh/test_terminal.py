@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 
 from cockpit.backends.protocol import Terminal
 from cockpit.backends.ssh.connection import Connection
-from cockpit.backends.ssh.terminal import attach
+from cockpit.backends.ssh.terminal import SshTerminal, attach
+
+LATE = """
+import os, signal, sys, tty
+
+print("ready", flush=True)
+while os.get_terminal_size() != (55, 44):
+    pass
+signal.signal(signal.SIGWINCH, lambda *_: os.write(1, b"resized") and sys.exit())
+signal.signal(signal.SIGALRM, lambda *_: sys.exit("no signal"))
+signal.alarm(20)
+tty.setraw(0)
+while True:
+    signal.pause()
+"""
+"""As ssh on a shared connection: it handles the signal only after the first output."""
 
 
 async def read(terminal: Terminal) -> bytes:
@@ -37,6 +54,24 @@ async def test_resize_is_passed_on(connection: Connection) -> None:
             if b"ready" in part:
                 await terminal.resize(44, 55)
     assert b"44 55" in output
+    await terminal.aclose()
+
+
+async def test_resize_is_signalled_once_ssh_handles_the_signal(connection: Connection) -> None:
+    ours, its = os.openpty()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", LATE, stdin=its, stdout=its, stderr=its, start_new_session=True
+    )
+    os.close(its)
+    terminal = SshTerminal(connection, process, ours)
+    output = b""
+    async with asyncio.timeout(60):
+        async for part in terminal.output():
+            output += part
+            if b"ready" in part:
+                await terminal.resize(44, 55)
+    assert output == b"ready\r\nresized"
+    assert await terminal.wait() == 0
     await terminal.aclose()
 
 

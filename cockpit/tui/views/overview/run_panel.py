@@ -43,7 +43,7 @@ from cockpit.tui.rows.text import (
 from cockpit.tui.view_state import ViewState
 from cockpit.tui.widgets.bars.phases import ENDS_A_POD, is_open
 
-LABEL_CELLS = 11
+LABEL_CELLS, LIVE_LINES = 11, 2
 REPORTED_SHOWN = 4
 """Metrics of a report; charts and the rank's page have more."""
 
@@ -70,17 +70,27 @@ def health(view_state: ViewState, notes: Sequence[str] = ()) -> Content:
 
 
 def live(
-    view_state: ViewState, run: RunView, cause: Cause | None, stalled: Stall | None
+    view_state: ViewState,
+    run: RunView,
+    cause: Cause | None,
+    stalled: Stall | None,
+    width: int,
 ) -> Content:
-    """What the run does now, in a sentence."""
-    line = live_line(run, view_state.now_s, cause, stalled)
+    """What the run does now, in LIVE_LINES of at most `width` cells.
+
+    Of a hang it has the place of the cause: the alert below begins with the collective.
+    """
+    line = live_line(run, view_state.now_s, cause, stalled, brief=True)
     job = retried_job(view_state.store, run)
     tries = f"; {job.tries} of RayJob {job.rayjob}" if job is not None else ""
     bad = stalled is not None or (run.state.is_over and not line.is_well)
     style = "good" if line.is_well else "bad" if bad else "warning"
-    return Content.assemble(
-        Content.styled(f"{'●' if line.is_well else '▲'} ", f"${style}"), line.text + tries
-    )
+    mark = "●" if line.is_well else "▲"
+    lines = Content(f"{mark} {line.text}{tries}").wrap(width)
+    if len(lines) > LIVE_LINES:
+        rest = Content(" ").join(lines[LIVE_LINES - 1 :])
+        lines[LIVE_LINES - 1 :] = [rest.truncate(width, ellipsis=True)]
+    return Content("\n").join(lines).stylize(f"${style}", 0, len(mark))
 
 
 def facts(
@@ -140,7 +150,7 @@ def facts(
     lines += _grid(pairs, style, broken)
     lines += _replicas(view_state, run)
     if reports and not run.state.is_over:
-        text = f"last report {format.age(age)} ago; its script reports no steps"
+        text = f"last report {format.age(age)} ago; no samples of its steps"
         lines.append(Content.styled(text, "$muted"))
     elif not fresh and not run.state.is_over:
         waits = f"last sample {format.age(age)} ago" if age is not None else "no sample yet"

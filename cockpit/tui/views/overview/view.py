@@ -43,6 +43,7 @@ class OverviewView(View):
     OverviewView #recovery { height: auto; padding: 0 1; }
     OverviewView #outcome, OverviewView #facts, OverviewView #health {
         text-wrap: nowrap; text-overflow: ellipsis; }
+    OverviewView #facts.-no-run { text-wrap: wrap; }
     OverviewView #outcome { height: 1; }
     OverviewView #charts { height: 3fr; }
     OverviewView #loss { width: 1fr; margin: 0 1 0 0; }
@@ -125,10 +126,12 @@ class OverviewView(View):
         live.display = run is not None
         if run is not None:
             cause = found.cause if found is not None else None
-            live.update(run_panel.live(state, run, cause, stalled))
+            live.update(run_panel.live(state, run, cause, stalled, max(1, self.size.width - 2)))
         roomy = self.screen.has_class("-tall")
         facts = run_panel.facts(state, run, found, stalled, with_cause=roomy)
-        self.query_one("#facts", Static).update(facts)
+        pane = self.query_one("#facts", Static)
+        pane.set_class(run is None, "-no-run")
+        pane.update(facts)
         alarms = self.query_one("#alarms", Static)
         content = run_panel.alarms(state, 4 if self.screen.has_class("-tall") else 2)
         alarms.display = content is not None
