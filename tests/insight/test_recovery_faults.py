@@ -157,9 +157,8 @@ def test_a_kill_is_measured_to_the_first_step_of_the_retry_of_its_rayjob(second_
     assert not is_complete(incident.store, drill, Reading(), incident.clock)
     assert not is_settled(incident.store, recovery(incident.store, drill))
     state = ViewState(incident.store, incident.clock)
-    assert live(state, incident.store.runs[RUN], None, None).plain.endswith(
-        "; try 2 of 2 of RayJob train"
-    )
+    line = live(state, incident.store.runs[RUN], None, None, width=200)
+    assert line.plain.endswith("; try 2 of 2 of RayJob train")
     if second_try:
         rayjob(incident, "j-2", JobStatus.RUNNING, failed=1)
         submitted(incident, "j-2")
