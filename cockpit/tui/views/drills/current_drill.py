@@ -76,7 +76,7 @@ def live(store: Store, view: DrillView, readings: Mapping[str, Reading] | None =
 
 def line(found: Live, now_s: float) -> StyledLine:
     """A summary in one line, for other views."""
-    parts: StyledLine = [(f"{found.view.name} ", "bold"), (found.view.stage.value, "warning")]
+    parts: StyledLine = [(f"{found.view.name} ", "bold"), (_stage(found), "warning")]
     last = found.last
     if last is None:
         return [*parts, (f"  {one_line(found.view.message)}", "muted")]
@@ -94,7 +94,7 @@ def headline(found: Live, now_s: float) -> list[StyledLine]:
             (one_line(record.why, 200), ""),
         ]
     else:
-        head = [(view.stage.value, "bold warning")]
+        head = [(_stage(found), "bold warning")]
         if last is not None:
             head.append((f"  {format.duration(max(0.0, now_s - last.drill.injected_s))}", "bold"))
             head.append((" since the fault", ""))
@@ -103,6 +103,13 @@ def headline(found: Live, now_s: float) -> list[StyledLine]:
         else:
             head.append((f"  {_waits(last)}", "muted"))
     return [head, *([_targets(found)] if last is not None else [])]
+
+
+def _stage(found: Live) -> str:
+    """When its run has recovered, a drill measures until the run is as fast as before."""
+    if found.view.stage is Stage.RECOVERING and found.last is not None and found.last.recovered:
+        return "recovered, measuring"
+    return found.view.stage.value
 
 
 def _targets(found: Live) -> StyledLine:
@@ -123,7 +130,7 @@ def _waits(measured: Recovery, *, lasts: bool = False) -> str:
     """`lasts`: the fault itself still lasts, and the run continues, as far as is known."""
     waited = waits_for(measured)
     if waited is None:
-        return "all milestones are measured"
+        return "all milestones are measured; next: the checks after it"
     seen = [one for one in instants(measured) if one.after_s > 0 and one.milestone != "injected"]
     after = f"{seen[-1].milestone.value}; " if seen else ""
     what = waited.value
