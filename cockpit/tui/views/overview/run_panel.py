@@ -90,7 +90,7 @@ def live(
     if len(lines) > LIVE_LINES:
         rest = Content(" ").join(lines[LIVE_LINES - 1 :])
         lines[LIVE_LINES - 1 :] = [rest.truncate(width, ellipsis=True)]
-    return Content("\n").join(lines).stylize(f"${style}", 0, len(mark))
+    return Content("\n").join(lines).stylize(f"${style}", 0, len(mark) + 1)
 
 
 def facts(
