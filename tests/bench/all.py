@@ -28,6 +28,7 @@ MEASUREMENTS = (
     "table_cost",
     "key_to_paint",
     "many_pods",
+    "hosts",
     "beside_k9s",
     "many_ranks",
     "week",
