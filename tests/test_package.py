@@ -54,3 +54,14 @@ def test_task_runner_lists_documented_tasks() -> None:
     assert {"lint", "test", "test-slow", "bench", "docs-pictures"} <= {n.strip() for n in listed}
     for name in listed:
         assert f"| `{name.strip()}` |" in page
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    """It looks for the command below a heading, which an edit of the README may change."""
+    (line,) = [one for one in (ROOT / ".ci/run").read_text().splitlines() if "command=$(sed" in one]
+    script = f'{line}\nprintf %s "$command"'
+    found = subprocess.run(
+        ["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.endswith("&& .venv/bin/pytest")
+    assert found.stdout.count("\n") == 0
