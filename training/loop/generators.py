@@ -99,7 +99,11 @@ class _NumPy:
         if isinstance(generator, np.random.MT19937):
             # The numbers, and then the position (numpy/random/src/mt19937/mt19937.h).
             end = generator.ctypes.state_address + (_WORDS + 1) * _WORD_BYTES
-            self._words = _Words.from_address(end - ctypes.sizeof(_Words))
+            words = _Words.from_address(end - ctypes.sizeof(_Words))
+            state = generator.state["state"]
+            expected = np.array([*state["key"][1 - _MARK_WORDS :], state["pos"]], dtype=np.uint32)
+            if words.raw == expected.tobytes():
+                self._words = words
 
     def forget(self) -> None:
         self._read = None
