@@ -33,8 +33,10 @@ async def test_the_start_reports_its_progress_and_then_shows_the_cluster() -> No
         async with app.run_test(size=(80, 24)) as pilot:
             seen = Seen(app, pilot, simulation)
             await seen.sees("Starting local:demo", "✓ head is up", "· starting worker 1 of 2")
+            await seen.sees(": command", "q quit")
+            assert "K kill" not in seen.text, "there is nothing to kill yet"
             go.set()
-            await seen.sees("● ready", "RUNNING", "attempt 1")
+            await seen.sees("● ready", "RUNNING", "attempt 1", "K kill")
 
 
 async def test_a_start_that_fails_reports_why_and_quits_with_its_code() -> None:

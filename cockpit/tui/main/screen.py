@@ -68,6 +68,8 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
     def keys_here(self, state: ViewState) -> tuple[keys.Key, ...]:
         """The footer's keys of this view."""
         of_view = keys.keys_of(self.view_name, kubernetes=state.on_kubernetes)
+        if self.shown == "starting":  # there is nothing yet that the other keys could change
+            return tuple(key for key in of_view if key.id in ("command", "help", "quit"))
         view = self.views.get(self.shown)
         return of_view if view is None else view.usable(of_view)
 
