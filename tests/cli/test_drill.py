@@ -68,7 +68,7 @@ def test_a_cluster_that_was_named_and_is_not_there_is_an_error(capsys: Capture) 
         (["run", "pod-kil"], "did you mean pod-kill?"),
         (["run", "no/such.toml"], "no/such.toml cannot be read."),
         (["run", "pod-delete", "--set", "grace"], "is not KEY=VALUE"),
-        (["run", "pod-kill", "--for", "3"], "has no for_s"),
+        (["run", "pod-kill", "--for", "3"], "has no parameter for_s"),
         (["run", "pod-kill", "--probe", "quick"], "'quick' is no probe."),
         (["run", "pod-kill", "--junit", "/no/such/dir/x.xml"], "There is no directory"),
         (["run", "smoke", "--count", "2", "--seed", "3"], "--count, --seed are for a fault"),

@@ -20,7 +20,7 @@ __all__ = ["described", "key", "lambda_cloud"]
     ("words", "code", "what"),
     [
         (["up", "--on", "lambda"], 2, "needs a file"),
-        (["up", "--on", "lambda", "FILE"], 2, "asks first"),
+        (["up", "--on", "lambda", "FILE"], 2, "for confirmation"),
         (["up", "--on", "lambda", "FILE", "--read-only", "--yes"], 4, "read-only mode"),
         (["up", "--on", "lambda", "FILE", "--size", "3"], 2, "--size is not for --on lambda"),
         (["up", "--on", "hosts", "FILE"], 2, "has no 'lambda'"),

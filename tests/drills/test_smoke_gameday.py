@@ -107,5 +107,5 @@ def test_unavailable_fault_is_refused_before_any_change(
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["pod-kill"]["available"]
     assert not rows["container-kill"]["available"]
-    assert "pod-kill is the same" in rows["container-kill"]["why_not"]
+    assert "pod-kill has the same effect" in rows["container-kill"]["why_not"]
     assert rows["smoke"]["kind"] == "game day"

@@ -251,8 +251,13 @@ def test_nightly_game_day_of_the_cluster_is_accepted_and_its_pod_fits(
         assert f"--cluster={name_of(one(objects, 'RayCluster'))}" in command
         (ray,) = ray_groups(objects)[0]["template"]["spec"]["containers"]
         mounts = {mount["mountPath"] for mount in ray["volumeMounts"]}
-        storage = next(word for word in command if word.startswith("--set=storage_path="))
-        assert str(Path(storage.rpartition("=")[2]).parent) in mounts
+        assert "--set=storage_path=$(STORAGE_PATH)" in command
+        storage = next(
+            settings["data"]["STORAGE_PATH"]
+            for settings in of_kind(objects, "ConfigMap")
+            if "STORAGE_PATH" in settings.get("data", {})
+        )
+        assert str(Path(storage).parent) in mounts
 
 
 def test_rayjob_and_raycronjob_are_accepted(served: Testbed) -> None:

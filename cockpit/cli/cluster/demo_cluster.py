@@ -22,11 +22,9 @@ def start(
     import asyncio
 
     from cockpit.backends.local import GroupSpec, LocalBackend, up
-    from cockpit.format import plural
     from cockpit.model.cluster import Resources
     from cockpit.model.recovery import FAST
 
-    log(f"Creating local Ray cluster {args.name}: a head and {plural(args.workers, 'worker')} …")
     group = GroupSpec(
         "workers",
         replicas=args.workers,
