@@ -25,7 +25,6 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from cockpit.format import plural
 from cockpit.model.error import CockpitError
 
 CLUSTER_VARIABLE = "COCKPIT_LOCAL_CLUSTER"
@@ -119,7 +118,7 @@ def end(who: Callable[[], Collection[Found]], *, timeout_s: float = 10.0) -> int
         if time.monotonic() > deadline:
             pids = ", ".join(str(found.id.pid) for found in left)
             raise CockpitError(
-                f"{plural(len(left), 'process')} of the cluster did not end: {pids}.",
+                f"These processes of the cluster did not end: {pids}.",
                 "They were killed, but wait in the kernel (state D, usually for storage), or "
                 "this host is overloaded.",
                 "Delete the cluster again later: cockpit local down NAME",
