@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -106,11 +105,14 @@ def test_reports_carry_metrics_and_checkpoints(smooth: Outcome) -> None:
 def disturbed(cluster: Cluster) -> Outcome:
     """The same run, whose aggregator is killed after step 30 and whose rank 1 is after 100."""
     dead: dict[str, int] = {}
+    found: list[int] = []
 
     def kill(records: list[Record]) -> None:
         done = max((item.step for item in steps(records, 1, 1)), default=0)
+        if done and not found:  # before the kill: on a busy machine, the search takes a second
+            found.append(writer(max(cluster.streams())))
         if done > 30 and "aggregator" not in dead:
-            dead["aggregator"] = writer(max(cluster.streams()))
+            dead["aggregator"] = found[0]
             os.kill(dead["aggregator"], signal.SIGKILL)
         if done > 100 and "rank" not in dead:
             (start,) = bodies(records, AttemptStart)
@@ -160,10 +162,7 @@ def test_a_killed_aggregator_continues_where_it_was(disturbed: Outcome) -> None:
     numbers = [record.seq for record in disturbed.records]
     assert numbers == list(range(1, len(numbers) + 1))
     seen = covered(disturbed.records, 1, 1)
-    gaps = [(before, after) for before, after in pairwise(seen) if after != before + 1]
-    # What it had received and not written yet is lost with it, at most the records of one tick.
-    assert len(gaps) <= 1, gaps
-    assert seen[0] == 1
+    assert seen == list(range(1, len(seen) + 1)), "no step is lost"
 
 
 UNMODIFIED = """
