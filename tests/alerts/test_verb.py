@@ -65,7 +65,6 @@ def test_the_diagnosis_is_one_object(capsys: pytest.CaptureFixture[str]) -> None
     assert alerts._print_once(args, training.store, training.clock, AlertSettings()) == 0
     reported = json.loads(capsys.readouterr().out)
     assert set(reported) == {
-        "is_over",
         "shares",
         "goodput",
         "eta",

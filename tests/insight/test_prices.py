@@ -78,7 +78,7 @@ def test_cost_of_lost_time_is_not_known_before_progress_is() -> None:
     assert [line for line in sentences(found, []) if line] == [
         "Goodput: unknown 100 %", "Cost so far: 2.01",
     ]  # fmt: skip
-    assert "lost" not in diagnosis_panel.facts(found, 80).plain.split()
+    assert "lost" not in diagnosis_panel.facts(found, 80, is_over=False).plain.split()
 
 
 def hosted(training: Training, *, gpus: tuple[float, ...], node_gpus: float = 8.0) -> None:

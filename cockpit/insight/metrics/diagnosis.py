@@ -27,7 +27,9 @@ from cockpit.store.store import Store
 
 
 class Diagnosis(Struct, frozen=True):
-    """None where nothing is known of it."""
+    """None where nothing is known of it. `shares` and `gpus` of a run that has ended are those
+    before its end.
+    """
 
     shares: Shares | None
     goodput: Goodput | None
@@ -39,8 +41,6 @@ class Diagnosis(Struct, frozen=True):
     """Why the newest attempt that ended badly did."""
     gpus: GpuUse | None = None
     save_interval: SaveInterval | None = None
-    is_over: bool = False
-    """The run has ended: `shares` and `gpus` are those before its end."""
 
     @property
     def knows_lost_time(self) -> bool:
@@ -74,5 +74,4 @@ def diagnosis(
         next(reversed(causes_of_run(store, run, REPEATED)), None),
         gpu_use(stepping, limits.window_s),
         interval,
-        run.state.is_over,
     )

@@ -93,7 +93,8 @@ class AlertsView(SortedView):
         parts = diagnosis_panel.step_parts(found), diagnosis_panel.goodput_parts(found)
         self.query_one("#step", ShareBar).show_parts(parts[0], step)
         self.query_one("#goodput", ShareBar).show_parts(parts[1], goodput)
-        self._set_text("facts", diagnosis_panel.facts(found, self.size.width - 2))
+        is_over = run is not None and run.state.is_over
+        self._set_text("facts", diagnosis_panel.facts(found, self.size.width - 2, is_over=is_over))
 
     def _set_details(self, view: AlertView | None, now_s: float) -> None:
         self.query_one("#details").set_class(view is None, "-none")

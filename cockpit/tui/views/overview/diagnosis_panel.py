@@ -46,9 +46,12 @@ def goodput_parts(found: Diagnosis) -> list[Part]:
     return [Part(name, percent, _LOSS_STYLES[name]) for name, percent in found.goodput.parts]
 
 
-def facts(found: Diagnosis, width: int) -> Content:
-    """The ETA, what is at risk, what was lost, and what to try: a line each."""
-    lines = [] if found.is_over else [_fact("done in", *_eta(found.eta), width)]
+def facts(found: Diagnosis, width: int, *, is_over: bool) -> Content:
+    """The ETA, what is at risk, what was lost, and what to try: a line each.
+
+    `is_over`: the run has ended.
+    """
+    lines = [] if is_over else [_fact("done in", *_eta(found.eta), width)]
     risk = found.at_risk
     if risk is not None:
         text = format.duration(risk.seconds)
