@@ -121,7 +121,7 @@ def end(who: Callable[[], Collection[Found]], *, timeout_s: float = 10.0) -> int
                 f"These processes of the cluster did not end: {pids}.",
                 "They were killed, but wait in the kernel (state D, usually for storage), or "
                 "this host is overloaded.",
-                "Delete the cluster again later: cockpit local down NAME",
+                "Delete the cluster again later.",
             )
         time.sleep(0.01)
     return len(ended)
