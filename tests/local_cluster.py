@@ -11,8 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from cockpit.backends.local import GroupSpec, LocalBackend, down, list_clusters, up
+from cockpit.launch import submission
+from cockpit.launch.submission import LaunchSpec
 from cockpit.model.recovery import DEFAULT, RecoveryProfile
+from cockpit.session import builder
+from cockpit.session.session import Session
+from cockpit.sources.ray.dashboard import Dashboard
 
 LIGHT_RUN = {
     "model": "mlp",
@@ -62,6 +69,22 @@ def running_cluster(
     with separate_state():
         asyncio.run(up(name, groups, recovery=recovery))
         yield LocalBackend(name)
+
+
+@contextmanager
+def running_job(
+    spec: LaunchSpec, name: str, groups: Sequence[GroupSpec], recovery: RecoveryProfile
+) -> Iterator[tuple[Session, LocalBackend]]:
+    """A cluster to which the job was submitted, with its recovery profile, and a session on it."""
+    with running_cluster(name, groups, recovery=recovery) as backend:
+
+        async def launch() -> None:
+            async with Dashboard(backend.dashboard) as dashboard:
+                await submission.launch(dashboard, replace(spec, recovery=recovery))
+
+        with builder.session_on(backend) as session:
+            session.call(launch())
+            yield session, backend
 
 
 async def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from cockpit.backends.local import GroupSpec, LocalBackend, status
 from cockpit.backends.local.files import RunFiles
@@ -17,13 +16,11 @@ from cockpit.backends.local.pods.process import find
 from cockpit.launch import submission
 from cockpit.launch.environment import JobEnvironment
 from cockpit.model.recovery import FAST
-from cockpit.session import builder
 from cockpit.session.session import Session
-from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.run import AttemptView, RunView
 from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.store.store import Store
-from tests.local_cluster import LIGHT_RUN, running_cluster
+from tests.local_cluster import LIGHT_RUN, running_job
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed]
 
@@ -130,15 +127,8 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         2,
         environment=JobEnvironment({"RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": str(FROZEN_S)}),
     )
-    with running_cluster("fast", [group], recovery=FAST) as backend:
-
-        async def launch() -> str:
-            async with Dashboard(backend.dashboard) as dashboard:
-                return (await submission.launch(dashboard, replace(spec, recovery=FAST))).id
-
-        with builder.session_on(backend) as session:
-            session.call(launch())
-            yield Stage(session, backend)
+    with running_job(spec, "fast", [group], FAST) as (session, backend):
+        yield Stage(session, backend)
 
 
 def test_a_run_comes_back_on_spares_from_a_dead_rank_a_frozen_rank_and_a_lost_pod(

@@ -8,18 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from cockpit.backends.local import GroupSpec, LocalBackend
 from cockpit.launch import submission
 from cockpit.model.event import Notice
 from cockpit.model.recovery import FAST
-from cockpit.session import builder
 from cockpit.session.session import Session
-from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.store.store import Store
-from tests.local_cluster import LIGHT_RUN, running_cluster
+from tests.local_cluster import LIGHT_RUN, running_job
 
 # tests/training/test_memory_on_ray.py kills a rank, and test_checkpoints_in_memory.py holders.
 pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.ray]
@@ -98,15 +95,8 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     }
     spec = submission.bundled_spec("checkpointed", settings, RANKS)
     group = GroupSpec("workers", replicas=PODS, min=0, max=PODS)
-    with running_cluster("lost", [group], recovery=FAST) as backend:
-
-        async def launch() -> str:
-            async with Dashboard(backend.dashboard) as dashboard:
-                return (await submission.launch(dashboard, replace(spec, recovery=FAST))).id
-
-        with builder.session_on(backend) as session:
-            session.call(launch())
-            yield Stage(session, backend)
+    with running_job(spec, "lost", [group], FAST) as (session, backend):
+        yield Stage(session, backend)
 
 
 def test_run_resumes_from_memory_after_one_lost_node_and_from_the_storage_after_two(

@@ -121,10 +121,10 @@ def at_rest(network: Network, hosts: Hosts) -> list[Line]:
     """With the operator and a UI connected."""
     with Terminal([COCKPIT, "--hosts", hosts.path]) as terminal:
         terminal.type("9")
-        _listen(terminal, SETTLED_S)
+        terminal.bytes_in(SETTLED_S)
         before = [(cost_s(host), ssh_bytes(host)) for host in network.hosts]
         began = time.monotonic()
-        _listen(terminal, REST_S)
+        terminal.bytes_in(REST_S)
         took_s = time.monotonic() - began
         after = [(cost_s(host), ssh_bytes(host)) for host in network.hosts]
     pairs = list(zip(before, after, strict=True))
@@ -145,9 +145,9 @@ def view(count: int = MANY) -> list[Line]:
         with Terminal([COCKPIT, "--hosts", hosts.path]) as terminal:
             terminal.type("9")
             rows = terminal.wait_for("host-1") - terminal.began_s
-            _listen(terminal, VIEWED_S)
+            terminal.bytes_in(VIEWED_S)
             cpu, began = cpu_of(terminal.pid), time.monotonic()
-            _listen(terminal, VIEWED_S)
+            terminal.bytes_in(VIEWED_S)
             percent = 100 * (cpu_of(terminal.pid) - cpu) / (time.monotonic() - began)
             mebibytes = resident_mb(terminal.pid)
             took = [1000 * terminal.answer_s("jk"[number % 2]) for number in range(KEYS)]
@@ -207,14 +207,6 @@ def measure(parts: Sequence[str]) -> Table:
         lines,
         began,
     )
-
-
-def _listen(terminal: Terminal, seconds: float) -> None:
-    """Read the output for this long, as a terminal does."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        for _ in terminal.texts(left):
-            pass
 
 
 if __name__ == "__main__":

@@ -69,12 +69,12 @@ def at_rest(cluster: Simulated, environment: dict[str, str], promised: bool) -> 
         terminal.type("4")
         terminal.wait_for(_all(cluster))
         say(f"at rest for {SETTLED_S:g} s …")
-        _listen(terminal, SETTLED_S)
+        terminal.bytes_in(SETTLED_S)
         counted_from, cpu = time.time(), cpu_of(terminal.pid)
-        _listen(terminal, REST_S)
+        terminal.bytes_in(REST_S)
         percent = 100 * (cpu_of(terminal.pid) - cpu) / REST_S
         mebibytes = resident_mb(terminal.pid)
-        _listen(terminal, COUNTED_S - REST_S)
+        terminal.bytes_in(COUNTED_S - REST_S)
         asked = cluster.requests_since(counted_from)
     for request in sorted(set(asked)):
         say(f"  {asked.count(request)} × {request}")
@@ -105,7 +105,7 @@ def under_change(cluster: Simulated, environment: dict[str, str], promised: bool
         terminal.type("4")
         terminal.wait_for(_all(cluster))
         with changing(cluster, CHANGES_PER_S) as changes:
-            _listen(terminal, 3.0)
+            terminal.bytes_in(3.0)
             say(f"{KEYS} keys …")
             begun = time.time()
             took = [1000 * terminal.answer_s("j") for _ in range(KEYS)]
@@ -147,14 +147,6 @@ def resident_mb(pid: int) -> float:
 
 def _all(cluster: Simulated) -> str:
     return f"Pods · {cluster.workers + 1:,}"
-
-
-def _listen(terminal: Terminal, seconds: float) -> None:
-    """Read the output for this long, as a terminal does."""
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0:
-        for _ in terminal.texts(left):
-            pass
 
 
 if __name__ == "__main__":

@@ -10,23 +10,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from cockpit.actions.guard import Guard
 from cockpit.actions.guard_acts import GuardActions
-from cockpit.backends.local import GroupSpec, LocalBackend
+from cockpit.backends.local import GroupSpec
 from cockpit.guard.policy import Action, Decision, Policy
 from cockpit.launch import submission
 from cockpit.model.cluster import Resources
 from cockpit.model.recovery import RecoveryProfile
-from cockpit.session import builder
 from cockpit.session.session import Session
-from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.run import AttemptView, RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 from tests.bench.process import cpu_of
-from tests.local_cluster import running_cluster
+from tests.local_cluster import running_job
 
 SCRIPT = Path(__file__).parents[1] / "training" / "scripts" / "stuck_torch.py"
 RANKS = 2
@@ -155,12 +151,5 @@ def hung_run(directory: Path, profile: RecoveryProfile, name: str = "guarded") -
     pods = RANKS + 1
     group = GroupSpec("workers", pods, min=0, max=pods, resources=Resources(cpus=1.0))
     spec = submission.script_spec(("python", SCRIPT.name, str(storage)), code)
-    with running_cluster(name, [group], recovery=profile) as backend:
-
-        async def launch(to: LocalBackend) -> None:
-            async with Dashboard(to.dashboard) as dashboard:
-                await submission.launch(dashboard, replace(spec, recovery=profile))
-
-        with builder.session_on(backend) as session:
-            session.call(launch(backend))
-            yield HungRun(session, storage, profile.name)
+    with running_job(spec, name, [group], profile) as (session, _):
+        yield HungRun(session, storage, profile.name)

@@ -18,7 +18,8 @@ from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.http import AnswerError, Http
 from tests.local_cluster import running_cluster
 from tests.manifests.kustomize import FOLDER
-from tests.training.test_serve import BLACK, SETTINGS, free_port, learn
+from tests.sources.prometheus_server import free_port
+from tests.training.test_serve import BLACK, SETTINGS, learn
 
 PATH = "/api/serve/applications/"
 READY_S = 180.0

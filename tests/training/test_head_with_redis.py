@@ -10,7 +10,6 @@ import re
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from tests.sources.prometheus_server import free_port
 from tests.training.cluster import ROOT
 
 # tests/training/test_recovered_on_ray.py resumes after a rank is killed; the drills of the head are
@@ -126,13 +126,6 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.sources.prometheus_server import free_port
 from tests.training.cluster import ROOT, Cluster, drive
 from training.checkpoint import sharded
 from training.checkpoint.in_folder import FolderCheckpoints
@@ -311,13 +312,6 @@ def server(cluster: Cluster) -> Iterator[Server]:
     finally:
         process.kill()
         process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def until(holds: Callable[[], bool], limit_s: float = 120.0) -> None:

@@ -31,6 +31,17 @@ async def read(terminal: Terminal) -> bytes:
         return b"".join([part async for part in terminal.output()])
 
 
+async def read_resized(terminal: Terminal) -> bytes:
+    """The whole output of a program whose terminal becomes larger once it is ready."""
+    output = b""
+    async with asyncio.timeout(60):
+        async for part in terminal.output():
+            output += part
+            if b"ready" in part:
+                await terminal.resize(44, 55)
+    return output
+
+
 async def test_command_has_a_terminal_of_the_size_and_its_code_returns(
     connection: Connection,
 ) -> None:
@@ -47,13 +58,7 @@ async def test_command_has_a_terminal_of_the_size_and_its_code_returns(
 async def test_resize_is_passed_on(connection: Connection) -> None:
     script = "trap 'stty size; exit 0' WINCH; echo ready; while :; do sleep 0.05; done"
     terminal = await attach(connection, ["sh", "-c", script], tty=True, rows=10, columns=20)
-    output = b""
-    async with asyncio.timeout(60):
-        async for part in terminal.output():
-            output += part
-            if b"ready" in part:
-                await terminal.resize(44, 55)
-    assert b"44 55" in output
+    assert b"44 55" in await read_resized(terminal)
     await terminal.aclose()
 
 
@@ -64,13 +69,7 @@ async def test_resize_is_signalled_once_ssh_handles_the_signal(connection: Conne
     )
     os.close(its)
     terminal = SshTerminal(connection, process, ours)
-    output = b""
-    async with asyncio.timeout(60):
-        async for part in terminal.output():
-            output += part
-            if b"ready" in part:
-                await terminal.resize(44, 55)
-    assert output == b"ready\r\nresized"
+    assert await read_resized(terminal) == b"ready\r\nresized"
     assert await terminal.wait() == 0
     await terminal.aclose()
 
