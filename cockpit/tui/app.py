@@ -28,7 +28,7 @@ from cockpit.tui.changes.actions import Connect
 from cockpit.tui.connecting import Connecting
 from cockpit.tui.keys import TITLES, VIEWS, keys_of
 from cockpit.tui.terminal.backlog import is_behind
-from cockpit.tui.terminal.line_filters import ASCII, PRINTABLE
+from cockpit.tui.terminal.line_filters import ASCII, PRINTABLE, chain
 from cockpit.tui.terminal.notification import clipboard, window_title
 from cockpit.tui.terminal.symbols import Symbols, symbols
 from cockpit.tui.theme import DEFAULT_THEME
@@ -121,8 +121,8 @@ class CockpitApp(Connecting):
         return theme.semantic_variables(self.current_theme)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        filters = [*super().get_line_filters(), PRINTABLE]
-        return [*filters, ASCII] if symbols() is Symbols.ASCII else filters
+        last = (PRINTABLE, ASCII) if symbols() is Symbols.ASCII else (PRINTABLE,)
+        return [chain(*super().get_line_filters(), *last)]
 
     def get_default_screen(self) -> Screen[Any]:
         from cockpit.tui.main.screen import MainScreen

@@ -24,7 +24,7 @@ from textual.screen import Screen
 MAX_TURNS = 10_000
 """Turns of the event loop after which an app that is never idle is taken for idle."""
 
-_render_update = Compositor.render_update
+textuals_render_update = Compositor.render_update
 
 
 def patch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +62,7 @@ def render_update(
 ) -> RenderableType | None:
     """Render for a screenshot (`full`); else only note which screens are below a dialog."""
     if full:
-        return _render_update(self, full, screen_stack, simplify)
+        return textuals_render_update(self, full, screen_stack, simplify)
     visible_screen_stack.set([] if screen_stack is None else screen_stack)
     self._dirty_regions.clear()
     return None

@@ -8,6 +8,7 @@ from textual.screen import Screen
 
 from cockpit.tui import keys
 from cockpit.tui.app_base import AppBase
+from cockpit.tui.terminal.compositor import FrontCompositor
 from cockpit.tui.view_state import Target
 from cockpit.tui.views.view import View
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 class Viewing(Screen[None]):
     def __init__(self) -> None:
         super().__init__()
+        self._compositor = FrontCompositor()
         self.views: dict[str, View] = {}
         self.shown = "starting"
         self.view_name = keys.VIEWS[0]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from textual import events
 from textual.content import Content
+from textual.geometry import Region
 from textual.widget import Widget
 
 from cockpit import format
@@ -29,7 +30,7 @@ _SEPARATOR = Content.styled(" │ ", "$muted")
 
 
 class Line(Widget):
-    """One line that is drawn again only when it has changed."""
+    """One line; only the cells that have changed are drawn again."""
 
     DEFAULT_CSS = """
     Line { height: 1; width: 100%; text-wrap: nowrap; text-overflow: ellipsis; }
@@ -43,9 +44,9 @@ class Line(Widget):
     def show(self, content: Content, clicks: Sequence[tuple[int, int, str]] = ()) -> None:
         """`clicks`: cell ranges [from, to) with the action of a click."""
         self._clicks = list(clicks)
-        if not content.is_same(self._content):
-            self._content = content
-            self.refresh()
+        before, self._content = self._content, content
+        if not content.is_same(before):
+            self.refresh(Region(*_changed_cells(before, content, self.size.width), 1))
 
     def render(self) -> Content:
         return self._content
@@ -54,6 +55,32 @@ class Line(Widget):
         for start, end, action in self._clicks:
             if start <= event.x < end:
                 await self.run_action(action)
+
+
+def _changed_cells(before: Content, after: Content, width: int) -> tuple[int, int, int]:
+    """The position (x, y) and the number of the cells in which two lines differ."""
+    old, new = _styled_characters(before), _styled_characters(after)
+    first = _count_same(old, new)
+    last = 0
+    if before.cell_length == after.cell_length:
+        last = _count_same(old[first:][::-1], new[first:][::-1])
+    x = after[:first].cell_length
+    end = after.cell_length - after[len(new) - last :].cell_length if last else width
+    return x, 0, max(0, end - x)
+
+
+def _styled_characters(content: Content) -> list[tuple[str, tuple[str, ...]]]:
+    styles: list[tuple[str, ...]] = [()] * len(content.plain)
+    for start, end, style in content.spans:
+        for i in range(start, min(end, len(styles))):
+            styles[i] += (str(style),)
+    return list(zip(content.plain, styles, strict=True))
+
+
+def _count_same(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many elements at the beginning are the same in both."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 class Tabs(Line):

@@ -6,6 +6,8 @@ message. ASCII is for terminals whose font or encoding has no other characters.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
@@ -65,3 +67,22 @@ class PrintableFilter(LineFilter):
 
 
 PRINTABLE = PrintableFilter()
+
+
+class FilterChain(LineFilter):
+    """Several filters as one, because Textual looks up the result of each for each line."""
+
+    def __init__(self, filters: tuple[LineFilter, ...]) -> None:
+        super().__init__()
+        self._filters = filters
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        for each in self._filters:
+            segments = each.apply(segments, background)
+        return segments
+
+
+@lru_cache(maxsize=8)
+def chain(*filters: LineFilter) -> FilterChain:
+    """The same object for the same filters: it is the key of the results."""
+    return FilterChain(filters)

@@ -18,6 +18,7 @@ from cockpit.tui.keys import TITLES, Key
 from cockpit.tui.main.current_view import Viewing
 from cockpit.tui.main.frame import DrillLine, KeyBar, StatusLine
 from cockpit.tui.main.titles import entitle
+from cockpit.tui.terminal.compositor import FrontCompositor
 from cockpit.tui.view_state import HEIGHTS, WIDTHS, ViewState
 
 
@@ -33,6 +34,10 @@ class DetailScreen(Screen[None]):
         Binding("w", "save", "Save the UI"),
         Binding("q", "quit", "Leave"),
     ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._compositor = FrontCompositor()
 
     @property
     def cockpit(self) -> AppBase:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.content import Content
-from textual.widgets import Static
 
 from cockpit.insight.metrics.diagnosis import Diagnosis
 from cockpit.store.run import RunView
@@ -19,6 +17,7 @@ from cockpit.tui.views.overview import diagnosis_panel
 from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.bars.shares import ShareBar
 from cockpit.tui.widgets.table.table import LineTable
+from cockpit.tui.widgets.text import Text
 
 NO_DIAGNOSIS = Diagnosis(None, None, None, None, None)
 
@@ -42,17 +41,13 @@ class AlertsView(SortedView):
     .-tiny AlertsView #details, AlertsView #details.-none { display: none; }
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._contents: dict[str, Content] = {}
-
     def compose(self) -> ComposeResult:
         yield LineTable(ALERT_COLUMNS, id="alerts", classes="panel")
-        yield Static(id="details", classes="panel")
+        yield Text(id="details", classes="panel")
         with Vertical(id="diagnosis", classes="panel"):
             yield ShareBar("step time", id="step")
             yield ShareBar("goodput", id="goodput")
-            yield Static(id="facts")
+            yield Text(id="facts")
 
     def on_mount(self) -> None:
         entitle(self.query_one("#details"), "Details")
@@ -94,18 +89,14 @@ class AlertsView(SortedView):
         self.query_one("#step", ShareBar).show_parts(parts[0], step)
         self.query_one("#goodput", ShareBar).show_parts(parts[1], goodput)
         is_over = run is not None and run.state.is_over
-        self._set_text("facts", diagnosis_panel.facts(found, self.size.width - 2, is_over=is_over))
+        self.query_one("#facts", Text).show(
+            diagnosis_panel.facts(found, self.size.width - 2, is_over=is_over)
+        )
 
     def _set_details(self, view: AlertView | None, now_s: float) -> None:
         self.query_one("#details").set_class(view is None, "-none")
         if view is not None:
-            self._set_text("details", diagnosis_panel.details(view, now_s))
-
-    def _set_text(self, where: str, content: Content) -> None:
-        before = self._contents.get(where)
-        if before is None or not content.is_same(before):
-            self._contents[where] = content
-            self.query_one(f"#{where}", Static).update(content)
+            self.query_one("#details", Text).show(diagnosis_panel.details(view, now_s))
 
     def on_line_table_highlighted(self, message: LineTable.Highlighted) -> None:
         message.stop()

@@ -8,7 +8,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
 
 from cockpit.insight.recovery.measurement import is_settled, recovery
 from cockpit.model.drill import DrillRecord, Recovery
@@ -22,6 +21,7 @@ from cockpit.tui.views.drills.history_rows import Past
 from cockpit.tui.widgets.bars.recovery import RecoveryBar
 from cockpit.tui.widgets.few_lines import as_content
 from cockpit.tui.widgets.scrolling import ScrollKeys
+from cockpit.tui.widgets.text import Text
 
 _KEYS = (
     Key("back", "escape", "esc", "back", "Back to the drills"),
@@ -57,15 +57,15 @@ class DrillScreen(DetailScreen, ScrollKeys):
 
     def compose_page(self) -> ComposeResult:
         with VerticalScroll():
-            yield Static(id="verdict")
+            yield Text(id="verdict")
             for number in range(len(self.past.recoveries)):
-                yield Static(id=f"title-{number}", classes="head")
+                yield Text(id=f"title-{number}", classes="head")
                 yield RecoveryBar(legend_lines=3, id=f"bar-{number}")
-                yield Static(id=f"about-{number}")
-            yield Static(id="story", classes="head")
-            yield Static(id="compared", classes="head")
+                yield Text(id=f"about-{number}")
+            yield Text(id="story", classes="head")
+            yield Text(id="compared", classes="head")
             for number in range(len(self.earlier)):
-                yield Static(id=f"when-{number}")
+                yield Text(id=f"when-{number}")
                 yield RecoveryBar(id=f"earlier-{number}", classes="earlier")
 
     def redraw(self, state: ViewState) -> None:
@@ -116,10 +116,9 @@ class DrillScreen(DetailScreen, ScrollKeys):
             bar.set_recovery(slowest, state.now_s, scale_s, going=False)
 
     def _set_text(self, where: str, content: Content) -> None:
-        place = self.query_one(f"#{where}", Static)
+        place = self.query_one(f"#{where}", Text)
         place.display = bool(content.plain)
-        if not isinstance(place.content, Content) or not place.content.is_same(content):
-            place.update(content)
+        place.show(content)
 
 
 def _took(record: DrillRecord) -> float | None:

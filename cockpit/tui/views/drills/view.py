@@ -12,7 +12,6 @@ from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Static
 
 from cockpit.model.drill import DrillRecord
 from cockpit.model.text import one_line
@@ -30,6 +29,7 @@ from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.bars.recovery import RecoveryBar
 from cockpit.tui.widgets.few_lines import StyledLine
 from cockpit.tui.widgets.table.table import LineTable
+from cockpit.tui.widgets.text import Text
 
 MOST_PROBES = {"-tall": 6, "-medium": 3}
 """By the height of the screen."""
@@ -77,7 +77,6 @@ class DrillsView(SortedView):
         """The drill whose panel was closed."""
         self._elsewhere = ""
         """Who else holds the drill lease of the cluster."""
-        self._about = Content()
         self._view_state: ViewState | None = None
 
     def compose(self) -> ComposeResult:
@@ -86,7 +85,7 @@ class DrillsView(SortedView):
             yield RecoveryBar(legend_lines=4)
             yield StyledLines(id="probe-lines")
         yield LineTable(FAULT_COLUMNS, id="catalogue", classes="panel")
-        yield Static(id="about", markup=False)
+        yield Text(id="about")
         yield LineTable(
             HISTORY_COLUMNS,
             id="history",
@@ -198,9 +197,7 @@ class DrillsView(SortedView):
         details = {row.key: about(fault, why) for fault, why, row in faults}
         details |= {row.key: of_day(day, refused) for day, row in days}
         text = details.get(table.cursor_key or "", Content())
-        if not text.is_same(self._about):
-            self._about = text
-            self.query_one("#about", Static).update(text)
+        self.query_one("#about", Text).show(text)
 
     def _history(self, state: ViewState) -> int:
         """The earlier drills; how many are shown."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.widgets import Static
 
 from cockpit import format
 from cockpit.model.cluster import ClusterRef
@@ -15,6 +14,7 @@ from cockpit.tui.view_state import Target, ViewState
 from cockpit.tui.views.fleet.rows import FLEET_COLUMNS, fleet_rows, totals
 from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.table.table import LineTable, Row
+from cockpit.tui.widgets.text import Text
 
 
 class FleetView(SortedView):
@@ -36,12 +36,11 @@ class FleetView(SortedView):
         """Only the clusters of these, when they are set."""
         self._met = False
         """Whether the cursor was on the current cluster."""
-        self._about: Row | None = None
         self._refs: dict[str, ClusterRef | None] = {}
 
     def compose(self) -> ComposeResult:
         yield LineTable(FLEET_COLUMNS, id="fleet")
-        yield Static(id="about", markup=False)
+        yield Text(id="about")
 
     def redraw(self, state: ViewState) -> None:
         table = self.query_one(LineTable)
@@ -71,9 +70,7 @@ class FleetView(SortedView):
         """The unabbreviated location and problem, which the table may have cut."""
         table = self.query_one(LineTable)
         row = next((row for row in table.rows if row.key == table.cursor_key), None)
-        if row is not self._about:
-            self._about = row
-            self.query_one("#about", Static).update(_about(row) if row else "")
+        self.query_one("#about", Text).show(_about(row) if row else "")
 
     def narrow(self, context: str, namespace: str) -> None:
         """Only the clusters there; an empty argument selects all."""

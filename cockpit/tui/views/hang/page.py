@@ -9,7 +9,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
 
 from cockpit.insight.hang.before import changes
 from cockpit.insight.hang.text import lines
@@ -23,6 +22,7 @@ from cockpit.tui.keys import BY_ID, Key, shown_key
 from cockpit.tui.view_state import ShowsLogs, ViewState
 from cockpit.tui.views.detail_screen import DetailScreen
 from cockpit.tui.widgets.scrolling import ScrollKeys
+from cockpit.tui.widgets.text import Text
 
 _KEYS = (
     Key("back", "escape", "esc", "back", "Back"),
@@ -61,12 +61,11 @@ class HangPage(DetailScreen, ScrollKeys):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shown = Content()
         self._causes: tuple[int, ...] = ()
 
     def compose_page(self) -> ComposeResult:
         with VerticalScroll(can_focus=False):
-            yield Static()
+            yield Text()
 
     def redraw(self, state: ViewState) -> None:
         super().redraw(state)
@@ -77,9 +76,7 @@ class HangPage(DetailScreen, ScrollKeys):
         self.entitle(box, f"Hang · run {run.name or run.id}" if run is not None else "Hang")
         width = box.scrollable_content_region.width
         text = content(state.store, run, found, width, state.now_s)
-        if not text.is_same(self._shown):
-            self._shown = text
-            box.query_one(Static).update(text)
+        box.query_one(Text).show(text)
 
     def action_kill(self) -> None:
         from cockpit.tui.changes import drills

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.widgets import Static
 
 from cockpit.insight.metrics.stall import stall
 from cockpit.insight.recovery.measurement import is_settled, recovery
@@ -22,6 +21,7 @@ from cockpit.tui.views.pods.event_rows import EVENT_COLUMNS, EventRows, no_event
 from cockpit.tui.views.view import View
 from cockpit.tui.widgets.bars.recovery import RecoveryBar
 from cockpit.tui.widgets.table.table import LineTable
+from cockpit.tui.widgets.text import Text
 
 
 class OverviewView(View):
@@ -59,20 +59,20 @@ class OverviewView(View):
         self._event_rows = EventRows()
 
     def compose(self) -> ComposeResult:
-        yield Static(id="live")
+        yield Text(id="live")
         with Horizontal(id="top"):
             with Vertical(id="cluster", classes="panel"):
-                yield Static(id="health")
+                yield Text(id="health")
                 yield LineTable(
                     GROUP_COLUMNS,
                     id="groups",
                     empty=f"No worker group yet. Press {NUMBERS['pods']} for the pods.",
                 )
             with Vertical(id="run", classes="panel"):
-                yield Static(id="facts")
-        yield Static(id="alarms")
+                yield Text(id="facts")
+        yield Text(id="alarms")
         with Vertical(id="recovery", classes="panel"):
-            yield Static(id="outcome")
+            yield Text(id="outcome")
             yield RecoveryBar()
         with Horizontal(id="charts"):
             yield RunChart(LOSS)
@@ -112,7 +112,7 @@ class OverviewView(View):
         groups = self.query_one("#groups", LineTable)
         groups.set_rows(group_rows(state.store))
         notes = () if "note" in groups.visible_columns else group_notes(state.store.groups.values())
-        self.query_one("#health", Static).update(run_panel.health(state, notes))
+        self.query_one("#health", Text).show(run_panel.health(state, notes))
 
     def _run(self, state: ViewState) -> None:
         run = current_run(state.store)
@@ -122,21 +122,21 @@ class OverviewView(View):
             self.cockpit.diagnoses.of(state, run, self.cockpit.session) if run is not None else None
         )
         stalled = stall(run, state.now_s) if run is not None else None
-        live = self.query_one("#live", Static)
+        live = self.query_one("#live", Text)
         live.display = run is not None
         if run is not None:
             cause = found.cause if found is not None else None
-            live.update(run_panel.live(state, run, cause, stalled, max(1, self.size.width - 2)))
+            live.show(run_panel.live(state, run, cause, stalled, max(1, self.size.width - 2)))
         roomy = self.screen.has_class("-tall")
         facts = run_panel.facts(state, run, found, stalled, with_cause=roomy)
-        pane = self.query_one("#facts", Static)
+        pane = self.query_one("#facts", Text)
         pane.set_class(run is None, "-no-run")
-        pane.update(facts)
-        alarms = self.query_one("#alarms", Static)
+        pane.show(facts)
+        alarms = self.query_one("#alarms", Text)
         content = run_panel.alarms(state, 4 if self.screen.has_class("-tall") else 2)
         alarms.display = content is not None
         if content is not None:
-            alarms.update(content)
+            alarms.show(content)
         marks = marks_of(state.store, run)
         for chart in shown_for(state, run, self.query(RunChart), (LOSS, THROUGHPUT)):
             chart.show_run(run, marks, state.now_s)
@@ -153,7 +153,7 @@ class OverviewView(View):
         bar.styles.height = 2 if going or self.screen.has_class("-tall") else 1
         bar.set_recovery(measured, state.now_s, going=going)
         content = run_panel.outcome(state, measured, self.size.width - 2)
-        self.query_one("#outcome", Static).update(content)
+        self.query_one("#outcome", Text).show(content)
 
     def _events(self, state: ViewState) -> None:
         self.query_one("#events", LineTable).set_rows(self._event_rows.rows(state.store, 50))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.widgets import Static
 
 from cockpit.format import plural
 from cockpit.model.cluster import Pod
@@ -18,6 +17,7 @@ from cockpit.tui.views.pods.event_rows import EVENT_COLUMNS, EventRows, no_event
 from cockpit.tui.views.pods.rows import PodRows
 from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.table.table import LineTable
+from cockpit.tui.widgets.text import Text
 
 
 class PodsView(SortedView):
@@ -39,11 +39,10 @@ class PodsView(SortedView):
     def __init__(self) -> None:
         super().__init__()
         self._pod_rows, self._event_rows = PodRows(), EventRows()
-        self._about: tuple[Pod | None, int] = (None, 0)
 
     def compose(self) -> ComposeResult:
         yield LineTable((), id="pods", empty=waiting("No pods yet: waiting for the cluster."))
-        yield Static(id="about", markup=False)
+        yield Text(id="about")
         yield LineTable(EVENT_COLUMNS, id="events", empty=no_events(), newest_first=True)
 
     def redraw(self, state: ViewState) -> None:
@@ -64,10 +63,7 @@ class PodsView(SortedView):
 
     def _set_text(self, pod: Pod | None) -> None:
         """In full what the table may have cut: the name, the K8s node, why it does not start."""
-        shown = (pod, self.size.width)
-        if shown != self._about:
-            self._about = shown
-            self.query_one("#about", Static).update(_about(pod) if pod else "")
+        self.query_one("#about", Text).show(_about(pod) if pod else "")
 
 
 def _heading(store: Store, shown: int, order: Order) -> str:

@@ -8,7 +8,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Grid
 from textual.content import Content
-from textual.widgets import Static
 
 from cockpit import format
 from cockpit.model.text import one_line
@@ -26,6 +25,7 @@ from cockpit.tui.views.ranks.columns import RankLine, score_text
 from cockpit.tui.views.ranks.page_facts import Fact, groups, section_bar, section_legend, sections
 from cockpit.tui.views.ranks.rows import line_of
 from cockpit.tui.widgets.few_lines import as_content
+from cockpit.tui.widgets.text import Text
 
 _KEYS = (
     Key("back", "escape", "esc", "back", "Back to the ranks"),
@@ -86,7 +86,7 @@ class RankScreen(DetailScreen):
         self.rank = rank
 
     def compose_page(self) -> ComposeResult:
-        yield Static(id="about")
+        yield Text(id="about")
         with Grid():
             for plot in PLOTS:
                 yield RunChart(plot)
@@ -95,13 +95,13 @@ class RankScreen(DetailScreen):
         super().redraw(state)
         run = current_run(state.store)
         rank = run.ranks.get(self.rank) if run else None
-        about = self.query_one("#about", Static)
+        about = self.query_one("#about", Text)
         self.entitle(about, f"Rank {self.rank}")
         if run is None or rank is None:
-            about.update(Content.styled("This rank no longer exists.", "$muted"))
+            about.show(Content.styled("This rank no longer exists.", "$muted"))
             return
         text = _about(state, run, rank, self.size.width - 2, self.size.height)
-        about.update(text)
+        about.show(text)
         marks = marks_of(state.store, run)
         for chart in self._charts(state, run, text.plain.count("\n") + 1):
             chart.show_rank(run, rank, marks, state.now_s)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.widgets import Static
 
 from cockpit.model.text import one_line
 from cockpit.tui.keys import shown_key
@@ -17,6 +16,7 @@ from cockpit.tui.views.serve.rows import (
 )
 from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.table.table import LineTable
+from cockpit.tui.widgets.text import Text
 
 
 class ServeView(SortedView):
@@ -35,7 +35,7 @@ class ServeView(SortedView):
 
     def compose(self) -> ComposeResult:
         yield LineTable(DEPLOYMENT_COLUMNS, id="deployments")
-        yield Static(id="about", markup=False)
+        yield Text(id="about")
         empty = f"No replica. Press {shown_key('object')} to show the deployment."
         yield LineTable(REPLICA_COLUMNS, id="replicas", empty=empty)
 
@@ -51,10 +51,9 @@ class ServeView(SortedView):
         self.show_rows(deployment_rows(store, state.now_s), f"Serve{why_no_latency(store)}")
         chosen = store.deployments.get(table.cursor_key or "")
         message = one_line(chosen.message) if chosen is not None else ""
-        about = self.query_one("#about", Static)
+        about = self.query_one("#about", Text)
         about.display = bool(message)
-        if about.content != message:
-            about.update(message)
+        about.show(message)
         rows = replica_rows(store, table.cursor_key, state.now_s)
         self.show_rows(rows, f"Replicas of {table.cursor_key}", "replicas")
         self.set_class(table.cursor_key is None, "-none")

@@ -19,7 +19,7 @@ from textual.strip import Strip
 
 from cockpit.tui.terminal.cells import fit
 from cockpit.tui.widgets.line_widget import LineWidget
-from cockpit.tui.widgets.scrolling import set_virtual_height
+from cockpit.tui.widgets.scrolling import scroll_thumb, set_virtual_height
 from cockpit.tui.widgets.table.columns import Column, Place, lay_out
 from cockpit.tui.widgets.table.lazy_rows import LazyRows
 from cockpit.tui.widgets.table.row_lines import Row, changed_regions, header_strip, row_strip, widen
@@ -194,7 +194,11 @@ class RowLines(LineWidget, ScrollView):
         return self._widest != before
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        super().watch_scroll_y(old_value, new_value)
+        """As in ScrollView; the scrollbar moves in visible steps."""
+        if self.show_vertical_scrollbar:
+            scroll_thumb(self, new_value)
+        if round(old_value) != round(new_value):
+            self.refresh(self.size.region)
         if isinstance(self._rows, LazyRows) and self._measure(self._to_measure()):
             self._lay_out()
 
