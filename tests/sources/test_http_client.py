@@ -86,6 +86,45 @@ async def test_connection_that_the_server_closed_is_replaced() -> None:
     assert len(server.received) == 3
 
 
+async def test_query_that_is_sent_as_a_kept_connection_ends_is_sent_again() -> None:
+    """A change is not: the server may have made it."""
+
+    def answer(head: str) -> bytes:
+        if len(server.received[-1]) == 2:
+            raise ConnectionResetError
+        return OK
+
+    server = Connections(answer)
+    async with server.serve(), Http(route(server.address)) as http:
+        for _ in range(2):
+            await http.ask("GET", "/nodes", params={"a": "1"})
+        assert [len(heads) for heads in server.received] == [2, 1]
+        with pytest.raises(UnreachableError, match="closed the connection without"):
+            await http.ask("POST", "/jobs", body={})
+    assert [len(heads) for heads in server.received] == [2, 2]
+
+
+async def test_query_of_the_address_is_kept() -> None:
+    async with Connections().serve() as server:
+        direct = client.Client({})
+        origin = client.origin(server.address, tls=None)
+        assert origin is not None
+        async with direct.stream(
+            origin,
+            "GET",
+            f"{server.address}/apply?dryRun=All",
+            params={"limit": "5"},
+            content=None,
+            headers={},
+            connect_s=5.0,
+            read_s=5.0,
+            check_peer=None,
+        ) as response:
+            assert response.is_success
+        await direct.aclose()
+    assert server.received[0][0].startswith("GET /apply?dryRun=All&limit=5 HTTP/1.1\r\n")
+
+
 async def test_connection_is_not_kept_longer_than_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Connections().serve() as server, Http(route(server.address)) as http:
         await http.ask("GET", "/nodes")

@@ -75,6 +75,7 @@ class KubeRayBackend:
         self.client = KubeClient(credentials)
         self._kinds = KINDS if kinds is None else kinds
         self._dashboards = Dashboards(self.client, dashboard_url, token_secret)
+        self._route: asyncio.Task[DashboardRoute] | None = None
         self._who: str | None = None
         self._watching: ClusterWatch | None = None
 
@@ -259,6 +260,12 @@ class KubeRayBackend:
         await announce(self.client, self._ref, change, self._who)
 
     async def dashboard(self) -> DashboardRoute:
+        """Return a route that has just responded. Calls at the same time share one search."""
+        if self._route is None or self._route.done():
+            self._route = asyncio.create_task(self._find_dashboard())
+        return await asyncio.shield(self._route)
+
+    async def _find_dashboard(self) -> DashboardRoute:
         # The result of a watch costs no request.
         seen = self._watching.cluster if self._watching is not None else None
         cluster = seen or ray_cluster(await self._raw())
@@ -273,6 +280,9 @@ class KubeRayBackend:
         return await access.capabilities(self.client, self._ref)
 
     async def aclose(self) -> None:
+        if self._route is not None:
+            self._route.cancel()
+            await asyncio.wait([self._route])
         await self._dashboards.aclose()
         await self.client.aclose()
 

@@ -8,6 +8,7 @@ messages, as in httpx. No proxies, no redirects, no cookies.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -25,6 +26,14 @@ KEPT = 10
 KEPT_S = 5.0
 """How long they are kept: a server closes one that is idle, Ray's after 75 s."""
 READ_BYTES = 1 << 16
+KEEPALIVE = (
+    # A peer that disappeared without closing (a laptop that slept, a firewall that forgot) is
+    # noticed in half a minute, and costs no request.
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
 HEAD_BYTES = 100 << 10
 """The largest head of a response, as in httpcore."""
 ADDRESS_S = 0.25
@@ -44,9 +53,13 @@ class Origin(Struct, frozen=True):
     port: int
     tls: ssl.SSLContext | None = None
     socket_path: str = ""
+    server_name: str = ""
+    """Whose certificate is expected; empty: the host's."""
 
 
-def origin(base_url: str, *, tls: ssl.SSLContext | None, socket_path: str) -> Origin | None:
+def origin(
+    base_url: str, *, tls: ssl.SSLContext | None, socket_path: str = "", server_name: str = ""
+) -> Origin | None:
     """Return the origin of a URL, or None if this client cannot serve it and httpx must."""
     try:
         url = urlsplit(base_url)
@@ -59,7 +72,8 @@ def origin(base_url: str, *, tls: ssl.SSLContext | None, socket_path: str) -> Or
         return None
     if not host or url.username is not None or url.query or url.fragment:
         return None
-    return Origin(host, port or (443 if secure else 80), tls if secure else None, socket_path)
+    context = tls if secure else None
+    return Origin(host, port or (443 if secure else 80), context, socket_path, server_name)
 
 
 def has_proxy() -> bool:
@@ -100,8 +114,9 @@ class Client:
         self._kept: list[_Connection] = []
 
     async def aclose(self) -> None:
+        """Return when all sockets are closed."""
         while self._kept:
-            self._kept.pop().close()
+            await self._kept.pop().aclose()
 
     @asynccontextmanager
     async def stream(
@@ -123,15 +138,25 @@ class Client:
         new connection before anything is sent. Raises ReadTimeoutError, OSError (TimeoutError if
         the request is not sent in time), and what `check_peer` raises.
         """
-        connection = self._reusable(to) or await _connect(to, connect_s, check_peer)
+        fields = {"Host": urlsplit(url).netloc, **self._headers, **headers}
+        if content is not None or method not in ("GET", "HEAD"):
+            fields["Content-Length"] = str(len(content or b""))
+        target = _target(url, params)
+        kept = self._reusable(to)
+        connection = kept or await _connect(to, connect_s, check_peer)
         try:
             connection.read_s = read_s
-            fields = {"Host": urlsplit(url).netloc, **self._headers, **headers}
-            if content is not None or method not in ("GET", "HEAD"):
-                fields["Content-Length"] = str(len(content or b""))
-            yield Response(
-                connection, await connection.head(method, _target(url, params), fields, content)
-            )
+            try:
+                head = await connection.head(method, target, fields, content)
+            except ConnectionError:
+                # The server may have closed a kept connection at the moment of the request.
+                if kept is None or method != "GET":
+                    raise
+                kept.close()
+                connection = await _connect(to, connect_s, check_peer)
+                connection.read_s = read_s
+                head = await connection.head(method, target, fields, content)
+            yield Response(connection, head)
         finally:
             if connection.is_done and len(self._kept) < KEPT:
                 connection.idle_since_s = time.monotonic()
@@ -159,7 +184,7 @@ class Client:
 async def _connect(
     to: Origin, connect_s: float, check_peer: Callable[[], None] | None
 ) -> _Connection:
-    server = to.host if to.tls is not None else None
+    server = (to.server_name or to.host) if to.tls is not None else None
     try:
         async with asyncio.timeout(connect_s):
             if to.socket_path:
@@ -175,6 +200,8 @@ async def _connect(
                     limit=READ_BYTES,
                     happy_eyeballs_delay=ADDRESS_S,
                 )
+                for option in KEEPALIVE:
+                    opened[1].get_extra_info("socket").setsockopt(*option)
     except TimeoutError as error:
         raise ConnectionError(f"no connection within {in_seconds(connect_s)}") from error
     connection = _Connection(to, *opened)
@@ -212,6 +239,11 @@ class _Connection:
         # Not `close`: it waits until what is left to send has been sent.
         self._writer.transport.abort()
 
+    async def aclose(self) -> None:
+        self.close()
+        with suppress(OSError):  # what ended the connection has been reported
+            await self._writer.wait_closed()
+
     async def head(
         self, method: str, target: str, fields: Mapping[str, str], content: bytes | None
     ) -> h11.Response:
@@ -237,12 +269,13 @@ class _Connection:
         """The next part of the response."""
         try:
             while (event := self.http.next_event()) is h11.NEED_DATA:
-                self.http.receive_data(await self._read())
+                received = await self._read()
+                if not received and self.http.their_state is h11.SEND_RESPONSE:
+                    raise ConnectionError("the server closed the connection without a response")
+                self.http.receive_data(received)
         except h11.RemoteProtocolError as error:
             raise ConnectionError(str(error)) from error
-        if isinstance(event, h11.ConnectionClosed):
-            raise ConnectionError("the server closed the connection without a response")
-        if not isinstance(event, h11.Event):
+        if not isinstance(event, h11.Event) or isinstance(event, h11.ConnectionClosed):
             raise ConnectionError("the server changed the protocol of the connection")
         return event
 
@@ -257,5 +290,7 @@ class _Connection:
 
 
 def _target(url: str, params: Mapping[str, str] | None) -> str:
-    path = quote(urlsplit(url).path, safe=_PATH) or "/"
-    return f"{path}?{urlencode(params)}" if params else path
+    split = urlsplit(url)
+    path = quote(split.path, safe=_PATH) or "/"
+    query = "&".join(filter(None, (split.query, urlencode(params or {}))))
+    return f"{path}?{query}" if query else path

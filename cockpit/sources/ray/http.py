@@ -32,7 +32,7 @@ from cockpit.model.decoding.limited_json import MAX_BYTES, LimitError, loads
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
 from cockpit.model.secret import sendable, without_credentials
 from cockpit.model.text import one_line
-from cockpit.sources.http import bounded_body
+from cockpit.sources.http import bounded_body, failures
 from cockpit.sources.http.peer_check import async_extensions
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ class Http:
         where = f"the Ray dashboard at {route.base_url}"
         try:
             yield
-        except _read_timeouts() as error:
+        except failures.read_timeouts() as error:
             self._route = None
             raise NoDataError(
                 f"{where} does not answer", "it accepted the connection and sent nothing"
@@ -307,7 +307,7 @@ class Http:
             raise NoDataError(
                 f"{where} does not answer", "the answer was not complete in time"
             ) from error
-        except _unreachable() as error:
+        except failures.unreachable() as error:
             self._route = None
             text = without_credentials(str(error), route.headers.values())
             why = one_line(text) or type(error).__name__
@@ -339,25 +339,6 @@ class DashboardClient:
 
     async def __aexit__(self, *error: object) -> None:
         await self.aclose()
-
-
-def _read_timeouts() -> tuple[type[Exception], ...]:
-    from cockpit.sources.http import client
-
-    if (httpx := _imported_httpx()) is None:
-        return (client.ReadTimeoutError,)
-    return client.ReadTimeoutError, httpx.ReadTimeout
-
-
-def _unreachable() -> tuple[type[Exception], ...]:
-    if (httpx := _imported_httpx()) is None:
-        return (OSError,)
-    return OSError, httpx.HTTPError, httpx.InvalidURL
-
-
-def _imported_httpx() -> Any:
-    """httpx, or None if it is not imported: then nothing can raise its errors."""
-    return sys.modules.get("httpx")
 
 
 def _implausible(route: DashboardRoute | None, path: str, why: str) -> AnswerError:

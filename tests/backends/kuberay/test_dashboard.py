@@ -104,6 +104,23 @@ async def test_rays_token_travels_in_a_header_of_its_own(place: Place) -> None:
     assert "authorization" not in head.headers[-1]
 
 
+async def test_sources_that_ask_at_the_same_time_share_one_search(place: Place) -> None:
+    place.cluster(authOptions={"mode": "token"})
+    secret(place, TOKEN)
+    async with head_of(place, token=TOKEN), place.backend() as backend:
+        alone = backend.client.requests
+        route = await backend.dashboard()
+        alone = backend.client.requests - alone
+        before = backend.client.requests
+        together = await asyncio.gather(*(backend.dashboard() for _ in range(3)))
+        assert [each.base_url for each in together] == [route.base_url] * 3
+        assert backend.client.requests - before <= alone
+        waiting = asyncio.create_task(backend.dashboard())
+        await asyncio.sleep(0)
+        waiting.cancel()  # one that ends does not end the search of the others
+        assert (await backend.dashboard()).base_url == route.base_url
+
+
 async def test_a_token_that_was_renewed_is_read_again(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

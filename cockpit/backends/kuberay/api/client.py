@@ -1,6 +1,8 @@
 """One API server as calls that give plain JSON. Every failure is one of our errors.
 
-httpx is imported with the first request: it costs 50 ms. Belongs to the event loop of that request.
+`cockpit.sources.http.client` sends the requests; httpx, whose import costs 50 ms, does where it is
+needed: through a proxy, and with the system's certificates. Belongs to the event loop of the first
+request.
 """
 
 from __future__ import annotations
@@ -8,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import socket
 import ssl
 import sys
 from collections import Counter
@@ -33,10 +34,12 @@ from cockpit.model.decoding.limited_json import MAX_BYTES, loads
 from cockpit.model.error import UnreachableError, UsageError
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
-from cockpit.sources.http import bounded_body
+from cockpit.sources.http import bounded_body, failures
 
 if TYPE_CHECKING:
     import httpx
+
+    from cockpit.sources.http import client
 else:
     # httpx's own command line is a third of its import time: see cockpit/sources/ray/http.py.
     sys.modules.setdefault("httpx._main", None)
@@ -55,20 +58,16 @@ LINE_BYTES = 8 << 20
 PAGE = 250
 """Objects in a page: large enough that 5,000 pods are 20 requests, small enough to show soon."""
 
-_KEEPALIVE = (
-    # A peer that disappeared without closing (a laptop that slept, a firewall that forgot) is
-    # noticed in half a minute, and costs no request.
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
-    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-)
-
 _TYPES = {
     "json": "application/json-patch+json",
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
     "apply": "application/apply-patch+yaml",
+}
+HEADERS = {
+    "Accept": "application/json",
+    "Accept-Encoding": bounded_body.ACCEPT_ENCODING,
+    "User-Agent": "cockpit",
 }
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PatchKind = Literal["json", "merge", "strategic", "apply"]
@@ -96,12 +95,15 @@ class KubeClient:
         self.credentials = credentials
         self.requests = 0
         self._timeout_s, self._whole_s, self._limit_bytes = timeout_s, whole_s, limit_bytes
+        self._direct: client.Client | None = None
         self._http: httpx.AsyncClient | None = None
         self._tls: ssl.SSLContext | None = None
         self._opening: asyncio.Lock | None = None
         self._busy: Counter[httpx.AsyncClient] = Counter()
 
     async def aclose(self) -> None:
+        if self._direct is not None:
+            await self._direct.aclose()
         pools = {*self._busy, *([self._http] if self._http else [])}
         self._http = None
         self._busy.clear()
@@ -176,31 +178,19 @@ class KubeClient:
         self, path: str, params: Mapping[str, str], *, idle_s: float | None
     ) -> AsyncIterator[AsyncGenerator[bytes, None]]:
         """Chunks of a streamed answer; NoDataError after `idle_s` without one."""
-        import httpx
-
-        timeouts = httpx.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S, read=idle_s)
         for last in (False, True):
-            async with self._pool() as http:
-                headers = await self.credentials.headers()
-                self.requests += 1
-                with self._explained():
-                    async with http.stream(
-                        "GET",
-                        path,
-                        params=params,
-                        headers=headers,
-                        timeout=timeouts,
-                        extensions=self._extensions(),
-                    ) as response:
-                        if response.is_success:
-                            yield self._chunks(response)
-                            return
-                        content = await bounded_body.beginning(response)
+            headers = await self.credentials.headers()
+            with self._explained():
+                async with self._request("GET", path, params, None, headers, idle_s) as response:
+                    if response.is_success:
+                        yield self._chunks(response)
+                        return
+                    content = await bounded_body.beginning(response)
             if response.status_code != 401 or last or not self.credentials.can_change:
                 raise refusal(self.credentials, "GET", path, response.status_code, content)
             self.credentials.forget()
 
-    async def _chunks(self, response: httpx.Response) -> AsyncGenerator[bytes, None]:
+    async def _chunks(self, response: bounded_body.Response) -> AsyncGenerator[bytes, None]:
         with self._explained():
             async for chunk in bounded_body.pieces(response):
                 yield chunk
@@ -244,38 +234,77 @@ class KubeClient:
         retried_login = False
         waits = 0
         while True:
-            async with self._pool() as http:
-                headers = await self.credentials.headers()
-                if body is not None:
-                    headers["Content-Type"] = content_type
-                if accept:
-                    headers["Accept"] = accept
-                self.requests += 1
-                with self._explained():
-                    async with (
-                        asyncio.timeout(self._whole_s),
-                        http.stream(
-                            method,
-                            path,
-                            params=params,
-                            content=None if body is None else json.dumps(body).encode(),
-                            headers=headers,
-                            extensions=self._extensions(),
-                        ) as response,
-                    ):
-                        if response.is_success:
-                            return await bounded_body.body(response, self._limit_bytes)
-                        content = await bounded_body.beginning(response)
+            headers = await self.credentials.headers()
+            if body is not None:
+                headers["Content-Type"] = content_type
+            if accept:
+                headers["Accept"] = accept
+            sent = None if body is None else json.dumps(body).encode()
+            with self._explained():
+                async with (
+                    asyncio.timeout(self._whole_s),
+                    self._request(method, path, params, sent, headers, self._timeout_s) as response,
+                ):
+                    if response.is_success:
+                        return await bounded_body.body(response, self._limit_bytes)
+                    content = await bounded_body.beginning(response)
             status = response.status_code
             if status == 401 and self.credentials.can_change and not retried_login:
                 retried_login = True
                 self.credentials.forget()
                 continue
-            wait_s = retry_after_s(method, status, response.headers.get("Retry-After", ""))
+            wait_s = retry_after_s(method, status, response.headers.get("retry-after", ""))
             if wait_s is None or waits == WAITS:
                 raise refusal(self.credentials, method, path, status, content)
             waits += 1
             await asyncio.sleep(min(wait_s, LONGEST_WAIT_S) * random.uniform(1.0, 1.25))
+
+    @asynccontextmanager
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        content: bytes | None,
+        headers: Mapping[str, str],
+        read_s: float | None,
+    ) -> AsyncIterator[bounded_body.Response]:
+        """Send a request; the response is open within the context."""
+        from cockpit.sources.http import client
+
+        self.requests += 1
+        where = self.credentials
+        tls = await where.tls()
+        origin = client.origin(where.server, tls=tls, server_name=where.server_name)
+        if origin is not None and not where.proxy:
+            if self._direct is None:
+                self._direct = client.Client(HEADERS)
+            async with self._direct.stream(
+                origin,
+                method,
+                where.server.rstrip("/") + path,
+                params=params,
+                content=content,
+                headers=headers,
+                connect_s=CONNECT_TIMEOUT_S,
+                read_s=read_s,
+                check_peer=None,
+            ) as response:
+                yield response
+            return
+        async with (
+            self._pool() as http,
+            http.stream(
+                method,
+                path,
+                params=params,
+                content=content,
+                headers=dict(headers),
+                timeout=(CONNECT_TIMEOUT_S, read_s, self._timeout_s, self._timeout_s),
+                extensions={"sni_hostname": where.server_name} if where.server_name else {},
+            ) as answer,
+        ):
+            yield answer
 
     @asynccontextmanager
     async def _pool(self) -> AsyncIterator[httpx.AsyncClient]:
@@ -299,6 +328,8 @@ class KubeClient:
         """The one pool; a new one when the client's certificate has been renewed."""
         import httpx
 
+        from cockpit.sources.http import client
+
         self._opening = self._opening or asyncio.Lock()
         async with self._opening:
             tls = await self.credentials.tls()
@@ -311,17 +342,12 @@ class KubeClient:
                         verify=tls or True,
                         proxy=self.credentials.proxy or None,
                         limits=httpx.Limits(max_connections=100, max_keepalive_connections=10),
-                        socket_options=_KEEPALIVE,
+                        socket_options=client.KEEPALIVE,
                     )
                     self._http = httpx.AsyncClient(
                         base_url=self.credentials.server,
                         transport=transport,
-                        timeout=httpx.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S),
-                        headers={
-                            "Accept": "application/json",
-                            "Accept-Encoding": bounded_body.ACCEPT_ENCODING,
-                            "User-Agent": "cockpit",
-                        },
+                        headers=HEADERS,
                     )
                 except httpx.InvalidURL as error:
                     raise UsageError(
@@ -338,27 +364,18 @@ class KubeClient:
                     ) from error
             return self._http
 
-    def _extensions(self) -> dict[str, Any]:
-        name = self.credentials.server_name
-        return {"sni_hostname": name} if name else {}
-
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        import httpx
-
         try:
             yield
-        except httpx.ReadTimeout as error:
+        except failures.read_timeouts() as error:
             failure = unreachable(self.credentials, "it accepted the connection and sent nothing")
             raise NoDataError(failure.what, failure.why, failure.todo) from error
-        except httpx.TimeoutException as error:
-            kind = type(error).__name__
-            raise unreachable(self.credentials, f"nothing came in time ({kind})") from error
         except TimeoutError as error:
             raise unreachable(self.credentials, "the answer was not complete in time") from error
         except (bounded_body.AnswerTooLargeError, bounded_body.EncodingError) as error:
             raise unreachable(self.credentials, f"the answer is refused: {error}") from error
-        except (httpx.TransportError, httpx.InvalidURL) as error:
+        except failures.unreachable() as error:
             raise unreachable(self.credentials, str(error) or type(error).__name__) from error
 
 
