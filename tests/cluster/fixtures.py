@@ -92,6 +92,14 @@ class RealCluster:
         found: list[Any] = self.testbed.plane.ask("GET", path)["items"]
         return found
 
+    def delete(self, timeout_s: float = 120.0) -> None:
+        """Delete the RayCluster and wait until its pods no longer exist."""
+        path = f"/apis/ray.io/v1/namespaces/{self.ref.namespace}/rayclusters/{self.ref.name}"
+        self.testbed.plane.ask("DELETE", path)
+        deadline = time.monotonic() + timeout_s
+        while self.pods() and time.monotonic() < deadline:
+            time.sleep(0.2)
+
     def wait_ready(self, workers: int, timeout_s: float = 600.0) -> None:
         """Until the head and exactly this number of workers exist, and are Ready."""
         deadline = time.monotonic() + timeout_s
@@ -131,7 +139,11 @@ def real_cluster(
     testbed.plane.ask("POST", f"/apis/ray.io/v1/namespaces/{namespace}/rayclusters", body)
     ref = ClusterRef("kuberay", "demo", namespace, testbed.kubeconfig.stem)
     made = RealCluster(testbed, ref, testbed.kubeconfig)
-    made.wait_ready(group.replicas)
+    try:
+        made.wait_ready(group.replicas)
+    except AssertionError:
+        made.delete()  # the next test, or this one when it runs again, creates a new one
+        raise
     return made
 
 
