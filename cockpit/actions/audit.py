@@ -12,12 +12,15 @@ import json
 import logging
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cockpit.config import paths
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.model.secret import masked
+from cockpit.model.text import one_line
 
 DONE, FAILED = "done", "failed"
 READ_BYTES = 1_000_000
@@ -87,6 +90,25 @@ def record(
         log.warning("%s", missing)
         return missing
     return ""
+
+
+@contextmanager
+def recorded(
+    action: str, ref: ClusterRef, target: str, *, before: str = "", after: str = ""
+) -> Iterator[dict[str, str]]:
+    """Open the log before the change that is made inside, and append its line, also if it fails.
+
+    Yields `before` and `after`, for what is known only after the change. Raises as
+    `require_writable`.
+    """
+    require_writable()
+    line = {"before": before, "after": after}
+    try:
+        yield line
+    except BaseException as error:
+        record(action, ref, target, **line, error=one_line(str(error)) or "interrupted")
+        raise
+    record(action, ref, target, **line)
 
 
 def done_within(prefix: str, ref: ClusterRef, within_s: float) -> tuple[float, ...]:

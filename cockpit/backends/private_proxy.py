@@ -2,12 +2,14 @@
 
 On a bastion everyone can connect to a port of 127.0.0.1. So the link contains a key, which becomes
 a cookie of the browser, and nothing is passed on without it. The credentials of the route are added
-here: the browser never gets them.
+here: the browser never gets them. Browsers send a cookie of 127.0.0.1 to all its ports, so requests
+that a page of another port makes are refused.
 """
 
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 import threading
 from collections.abc import Callable, Iterator
@@ -16,10 +18,11 @@ from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError
+from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 from cockpit.sources.http.peer_check import extensions
 from cockpit.sources.server_settings import is_loopback
@@ -40,6 +43,8 @@ HOP_BY_HOP = frozenset(
 """Headers of one connection (RFC 9110, 7.6.1)."""
 NOT_SENT = HOP_BY_HOP | {"authorization", "x-ray-authorization", "content-length", "host", "cookie"}
 METHODS_THAT_READ = ("GET", "HEAD", "OPTIONS")
+_PAUSES = re.compile(r"/+(?:(?:worker|task)/+\w+|memory_profile)/*")
+"""Paths of Ray's dashboard that pause a process (`reporter_head.py` of Ray 2.60), though by GET."""
 Route = Callable[[], DashboardRoute]
 
 
@@ -47,7 +52,8 @@ class PrivateProxy:
     """Listen while `running`; `link` is the URL with the key. `route` is called for each request.
 
     `keep_host`: send the browser's Host and Origin, as servers want it that compare the two.
-    `read_only`: refuse requests that may change something; searches (POST …/search) are allowed.
+    `read_only`: refuse requests that may change something or pause a process; searches (POST
+    …/search) are allowed.
     """
 
     def __init__(
@@ -119,10 +125,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         self.close_connection = True
         proxy = self.server.proxy
-        if not self.path.startswith("/"):
+        if not self.path.startswith("/") or ".." in self._plain_path().split("/"):
             self._say(HTTPStatus.BAD_REQUEST, "This is no proxy for other addresses.")
         elif not self._is_ours(proxy):
             self._say(HTTPStatus.FORBIDDEN, "Open the link that cockpit open printed.")
+        elif self._is_of_another_page():
+            self._say(HTTPStatus.FORBIDDEN, "A page of another address has sent this request.")
         elif self.headers.get("Upgrade"):
             self._say(HTTPStatus.NOT_IMPLEMENTED, "WebSockets are not passed on.")
         elif proxy.read_only and not self._reads():
@@ -148,11 +156,26 @@ class _Handler(BaseHTTPRequestHandler):
     def _has_key(self, proxy: PrivateProxy) -> bool:
         return any(map(proxy.is_key, parse_qs(urlsplit(self.path).query).get("key", [])))
 
+    def _is_of_another_page(self) -> bool:
+        """Whether a page of another origin has sent it, other than by a link that was followed."""
+        origin = self.headers.get("Origin", "")
+        if origin:
+            return origin != f"http://{self.headers.get('Host', '')}"
+        site, mode = (self.headers.get(f"Sec-Fetch-{name}", "") for name in ("Site", "Mode"))
+        return site in ("cross-site", "same-site") and mode != "navigate"
+
+    def _plain_path(self) -> str:
+        """The path without percent-encoding, as the server may read it."""
+        path, before = self.path.partition("?")[0], ""
+        while path != before:
+            before, path = path, unquote(path)
+        return path
+
     def _reads(self) -> bool:
-        path = urlsplit(self.path).path
-        return self.command in METHODS_THAT_READ or (
-            self.command == "POST" and path.endswith("/search")
-        )
+        path = self._plain_path()
+        if self.command in METHODS_THAT_READ:
+            return _PAUSES.fullmatch(path) is None
+        return self.command == "POST" and path.endswith("/search")
 
     def _length(self) -> int | None:
         """The body's bytes; None if that is not known before, or too many."""
@@ -192,7 +215,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._relay(response)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             if not began:
-                why = one_line(str(error)) or type(error).__name__
+                text = without_credentials(str(error), route.headers.values())
+                why = one_line(text) or type(error).__name__
                 raise CockpitError("The server does not answer.", why) from error
         except ConnectionError:
             pass  # the browser has closed the page

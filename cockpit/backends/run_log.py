@@ -223,7 +223,7 @@ class AllLogs:
 
 
 class RunLogSource:
-    """LogLines and SourceHealth of all logs of a run, both named `all:RUN`.
+    """LogLines and SourceHealth of all logs of a run, both named `run:RUN`.
 
     RUN is the id of a run; empty for the newest. `known` returns the job of the run, which is read
     if Ray does not list the run, and the pods of the cluster.
@@ -236,7 +236,7 @@ class RunLogSource:
         known: Callable[[], Awaitable[tuple[str, Sequence[str]]]],
         clock: Callable[[], float] = server_time,
     ) -> None:
-        self.name = f"all:{run}"
+        self.name = f"run:{run}"
         self._backend, self._run, self._known, self._clock = backend, run, known, clock
 
     async def events(self) -> AsyncGenerator[Event, None]:

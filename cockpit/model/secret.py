@@ -12,12 +12,13 @@ LONGEST = 4_000
 """Characters that are checked; the rest is cut off. Bounds the time that it takes."""
 _SHORTEST = 4
 """The shortest known secret that is replaced; a shorter one would mask ordinary text."""
-_NAME = (
+_KEYWORD = (
     # Not `max_tokens` and `tokenizer`, which are of language models.
-    r"[\w.-]{0,40}(?:token(?!s|i[sz])|passw(?:or)?d|passphrase|secret|credential|[_-]pwd\b"
+    r"(?:token(?!s|i[sz])|passw(?:or)?d|passphrase|secret|credential|[_-]pwd\b"
     r"|(?:api|access|private|encryption|signing)[_-]?key|(?-i:[A-Z0-9]_(?:KEY|PASS|PAT)\b)"
     r"|(?:db|pg|sql|smtp|mail|redis|mongo|admin|user|http|proxy|ftp|ldap)[_-]?pass\b)[\w.-]{0,40}"
 )
+_NAME = rf"[\w.-]{{0,40}}{_KEYWORD}"
 _QUOTED = r"""'\"'\"'.*?(?:'\"'\"'|$)|\"(?:[^\"\\]|\\.)*(?:\"|$)|'(?:[^']|'\"'\"')*(?:'|$)"""
 """To its end, or that of a text that was cut. `'"'"'` is a quote as `shlex.quote` writes it."""
 _BARE = r"(?:[^\s,;&\"']|[,;&]+(?=[^\s,;&\"']))+"
@@ -32,7 +33,8 @@ _NAMED = re.compile(
     rf"'(?P<single>{_ASSIGNED})(?:[^']|'\"'\"')*(?:'|$)"
     rf"|\"(?P<double>{_ASSIGNED})(?:[^\"\\]|\\.)*(?:\"|$)"
     rf"|(?P<option>(?<![\w.-])--?{_OPTION}(?:=|(?:\s|\\\n)+))(?!--)(?:{_QUOTED}|{_BARE})"
-    rf"|(?P<name>{_NAME}[\"']?\]?\s*(?:=>|[=:])\s*)(?:{_QUOTED}|{_BARE})",
+    # From the keyword on: to try each beginning of a name takes 40 times as long.
+    rf"|(?P<name>{_KEYWORD}[\"']?\]?\s*(?:=>|[=:])\s*)(?:{_QUOTED}|{_BARE})",
     re.IGNORECASE,
 )
 _PASSWORD_OPTIONS = {
@@ -113,14 +115,22 @@ def sendable(secret: str, where: str) -> str:
     )
 
 
-def masked_lines(text: str) -> str:
-    """`masked`, line by line: of a long text no line is lost."""
-    return "\n".join(map(masked, _PRIVATE_KEY.sub(MASKED, text).split("\n")))
+def masked_lines(text: str, limit: int | None = None) -> str:
+    """`masked`, line by line: of a long text no line is lost, unless it has a `limit`.
+
+    Of more characters than that, the first and the last lines remain: a part of a line could begin
+    within a secret.
+    """
+    text = _PRIVATE_KEY.sub(MASKED, text)
+    if limit is not None and len(text) > limit:
+        first, last = text[: limit // 8], text[-(limit - limit // 8) :].partition("\n")[2]
+        text = f"{first}\n…\n{last}".rstrip("\n")
+    return "\n".join(map(masked, text.split("\n")))
 
 
-def masked_value(name: str, value: str) -> str:
-    """Return the value, or `***` if the name is that of a secret."""
-    return MASKED if value and is_secret(name) else masked_lines(value)
+def masked_value(name: str, value: str, limit: int | None = None) -> str:
+    """Return the value, or `***` if the name is that of a secret. `limit`: see `masked_lines`."""
+    return MASKED if value and is_secret(name) else masked_lines(value, limit)
 
 
 def masked_command(argv: Sequence[str]) -> list[str]:

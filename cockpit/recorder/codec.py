@@ -43,6 +43,8 @@ KINDS: dict[str, type[Event]] = {
 }
 KINDS["MachinesListed"] = events.KubernetesNodesListed  # its name in earlier recordings
 """Every kind of event, by its name in a line."""
+SOURCES = {"deaths": "failures"}
+"""Sources that had another name in earlier recordings."""
 
 MOMENTS = frozenset(
     {
@@ -107,7 +109,8 @@ def decode(line: str) -> tuple[float, Event] | None:
         if kind is None:
             return None
         values = _read_object(kind, found.fields, _RowBudget())
-        event = kind(at_s=found.at_s, source=found.source, **values)
+        source = SOURCES.get(found.source, found.source)
+        event = kind(at_s=found.at_s, source=source, **values)
         return found.at_s if found.when_s is None else found.when_s, event
     except _INVALID as error:
         raise CodecError(f"not an event: {error}") from error

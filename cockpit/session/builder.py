@@ -25,7 +25,7 @@ def session_on(
     more: Callable[[], Sequence[Source]] = lambda: (),
     listeners: Sequence[Listener] = (),
 ) -> Session:
-    """Return a session with those of `POLLED` and `deaths` that are in `sources`; not started.
+    """Return a session with those of `POLLED` and `failures` that are in `sources`; not started.
 
     `more` makes other sources; it is called on the session's loop.
     """
@@ -33,23 +33,23 @@ def session_on(
 
     def made() -> Sequence[Source]:
         polled = polled_sources(Dashboard(cluster.dashboard), pace, sources)
-        deaths = (deaths_source(session, pace),) if "deaths" in sources else ()
-        return (*polled, *deaths, *more())
+        failures = (failures_source(session, pace),) if "failures" in sources else ()
+        return (*polled, *failures, *more())
 
     session = Session(cluster, made, pace=pace, listeners=listeners)
     return session
 
 
-def deaths_source(session: Session, pace: Pace | None = None) -> Source:
+def failures_source(session: Session, pace: Pace | None = None) -> Source:
     """Return the source that reads the logs of what ended badly, as the store of `session` has it.
 
     To be called on the session's loop, or given to `Session.add`.
     """
     from cockpit.insight.causes.ends import bad_ends
-    from cockpit.sources.ray.deaths import DeathsSource
+    from cockpit.sources.ray.failures import FailuresSource
 
     dashboard = Dashboard(session.backend.dashboard)
-    return DeathsSource(
+    return FailuresSource(
         dashboard, lambda: session.ask(lambda store: bad_ends(store, session.clock())), pace=pace
     )
 

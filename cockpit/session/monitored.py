@@ -19,7 +19,7 @@ from cockpit.model.run import RunSummary
 from cockpit.model.tracking import RunRef
 from cockpit.recorder.reading.library import Library, Limits
 from cockpit.recorder.writing.run_recorders import RunRecorders
-from cockpit.session.builder import deaths_source, pace_of, polled_sources
+from cockpit.session.builder import failures_source, pace_of, polled_sources
 from cockpit.session.session import Listener, Session, Source
 from cockpit.sources.mlflow.settings import parse as mlflow_settings
 from cockpit.sources.mlflow.source import MlflowSource
@@ -99,7 +99,7 @@ def monitored_session_on(cluster: Backend, *, record: str | None = None) -> Moni
         dashboard = Dashboard(cluster.dashboard)
         return (
             *polled_sources(dashboard, pace),
-            deaths_source(session, pace),
+            failures_source(session, pace),
             TrainRunsSource(dashboard, telemetry_runs.ids, pace=pace),
             ServeSource(dashboard, pace=pace),
             PrometheusSource(

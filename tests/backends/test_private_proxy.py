@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -125,6 +126,79 @@ def test_read_only_mode_passes_only_requests_that_read(upstream: Upstream) -> No
         assert browser.post(f"{base}/api/2.0/mlflow/runs/search").status_code == 200
         assert browser.get(f"{base}/").status_code == 200
     assert [method for method, _, _ in upstream.asked] == ["POST", "GET"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/worker/traceback?pid=1",
+        "/worker/cpu_profile?pid=1",
+        "/worker/gpu_profile",
+        "/task/traceback",
+        "/memory_profile",
+        "/worker/%74raceback",
+        "/worker%2Ftraceback",
+        "//worker//traceback/",
+    ],
+)
+def test_read_only_mode_refuses_reads_that_pause_a_process(upstream: Upstream, path: str) -> None:
+    for read_only, status in ((True, 403), (False, 200)):
+        with (
+            PrivateProxy(lambda: route_to(upstream), read_only=read_only).running() as proxy,
+            httpx.Client() as browser,
+        ):
+            browser.get(proxy.link)
+            assert browser.get(f"http://127.0.0.1:{proxy.port}{path}").status_code == status
+    assert len(upstream.asked) == 1
+
+
+def answered(proxy: PrivateProxy, path: str, headers: dict[str, str], method: str = "GET") -> int:
+    """The status of a request as a browser with the cookie sends it, with its path unchanged."""
+    key = proxy.link.rpartition("=")[2]
+    connection = http.client.HTTPConnection("127.0.0.1", proxy.port)
+    try:
+        connection.request(method, path, headers={"Cookie": f"{proxy.cookie}={key}", **headers})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("path", ["/../secrets/x", "/a/%2e%2E/x", "/..%2F..%2Fx", "/%252e%252e/x"])
+def test_path_that_leaves_the_route_is_refused(upstream: Upstream, path: str) -> None:
+    """Behind the API server's proxy, it would be another object, with the user's credentials."""
+    with PrivateProxy(lambda: route_to(upstream)).running() as proxy:
+        assert answered(proxy, path, {}) == 400
+        assert answered(proxy, "/a..b/c..", {}) == 200
+    assert [path for _, path, _ in upstream.asked] == ["/base/a..b/c.."]
+
+
+def test_request_of_a_page_of_another_port_is_refused(upstream: Upstream) -> None:
+    """Its browser sends the cookie too: cookies and SameSite do not distinguish ports."""
+    with PrivateProxy(lambda: route_to(upstream)).running() as proxy:
+        own = f"http://127.0.0.1:{proxy.port}"
+        for origin in ("http://127.0.0.1:9", "https://other.example", "null"):
+            assert answered(proxy, "/api/jobs/", {"Origin": origin}, "POST") == 403
+        for site in ("same-site", "cross-site"):
+            fetched = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}
+            assert answered(proxy, "/nodes", fetched) == 403
+        assert upstream.asked == []
+        followed = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+        assert answered(proxy, "/nodes", followed) == 200
+        assert answered(proxy, "/api/jobs/", {"Origin": own}, "POST") == 200
+        fetched = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
+        assert answered(proxy, "/nodes", fetched) == 200
+
+
+def test_error_of_the_client_is_shown_without_the_credential(upstream: Upstream) -> None:
+    """httpx quotes a header that it refuses."""
+    route = DashboardRoute(upstream.url, {"X-Ray-Authorization": f"Bearer {TOKEN}\n"})
+    with PrivateProxy(lambda: route).running() as proxy, httpx.Client() as browser:
+        browser.get(proxy.link)
+        page = browser.get(f"http://127.0.0.1:{proxy.port}/")
+    assert page.status_code == 502
+    assert "Illegal header value" in page.text
+    assert TOKEN not in page.text
+    assert upstream.asked == []
 
 
 def test_server_that_is_gone_is_reported_on_the_page() -> None:

@@ -131,7 +131,7 @@ def _made(backend: LocalBackend, train: Collection[str], drivers: Collection[str
     launch(STOPPED, "python", SCRIPT.name, "driver", "sleep", follow=False)
     _await_running(backend, ends.jobs[STOPPED])
     main(["stop", ends.jobs[STOPPED], "--yes", *where])
-    sources = ("ray", "telemetry", "deaths")
+    sources = ("ray", "telemetry", "failures")
     with builder.session_on(backend, sources=sources, listeners=(ends.events.append,)) as session:
         ends.store = session.store
         session.wait(lambda store: _is_complete(store, ends, train), WAIT_S)

@@ -55,7 +55,7 @@ def large() -> Store:
         store.apply(
             LogExcerpted(
                 at_s=at_s + 55,
-                source="deaths",
+                source="failures",
                 job_id="",
                 log="log of rank 1",
                 lines=("RuntimeError: Connection closed by peer",) * 80,

@@ -163,7 +163,7 @@ def test_standard_error_of_a_rank_shows_that_it_crashed() -> None:
     )
     read = LogExcerpted(
         at_s=ENDED_S + 5,
-        source="deaths",
+        source="failures",
         job_id=corpus.JOB,
         log="log of rank 1",
         lines=lines,

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 import pytest
 
 from cockpit.actions.drills import DrillActions
+from cockpit.actions.guard import Guard
 from cockpit.cli.drill import run as drill_run
 from cockpit.cli.drill import undo
 from cockpit.drills.engine.journal import Entry, Journal
+from cockpit.drills.gamedays.file import parsed
 from cockpit.drills.plan.plan import DrillPlan, FaultSpec, ProbeSpec
 from cockpit.model.cluster import ClusterPattern
 from cockpit.model.error import NotAllowedError, UsageError
@@ -143,3 +145,16 @@ def test_undo_on_a_protected_cluster_needs_its_name(stale: Entry) -> None:
     with pytest.raises(NotAllowedError, match="--yes alone does not change it"):
         undo.run(protected)
     assert Journal().entries() == [stale]
+
+
+def test_guard_that_ends_during_a_game_day_is_reported(
+    session: Session, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    async def broken(guard: Guard) -> None:
+        raise RuntimeError("the policy of the guard is broken")
+
+    monkeypatch.setattr(Guard, "watch", broken)
+    day = parsed("[guard]\nhang = 'restart'\n[[step]]\nwait_s = 0.01\n", "d", "d")
+    with pytest.raises(RuntimeError, match="guard is broken"):
+        drill_run._run_game_day(args(yes=True), session, DrillActions(session), day)
+    assert "passed" in capsys.readouterr().out, "the result of the steps is not lost"

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from cockpit.actions import audit
+from cockpit.backends.ssh import lifecycle
+from cockpit.backends.ssh.description import Hosts
+from cockpit.backends.ssh.lifecycle import Removed
 from cockpit.cli.main import main
+from cockpit.model.error import CockpitError
+from tests.local_cluster import separate_state
 
 HOSTS = """
 cluster = "lab"
@@ -70,3 +77,26 @@ def test_down_asks_first(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().err
     assert f"cluster lab on the hosts of {file}" in printed
     assert "Delete cluster lab on 3 hosts: its pods, every run on them, and its files." in printed
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_up_and_down_are_in_the_audit_log_also_if_they_fail(
+    file: str, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def changed(hosts: Hosts, *rest: object) -> Removed:
+        if fails:
+            raise CockpitError("Cluster lab is not removed from gpu-2.")
+        return Removed(3, len(hosts.hosts))
+
+    monkeypatch.setattr(lifecycle, "up", changed)
+    monkeypatch.setattr(lifecycle, "down", changed)
+    with separate_state():
+        for verb in ("up", "down"):
+            assert main([verb, "--on", "hosts", file, "--yes"]) == int(fails)
+        lines = [json.loads(line) for line in audit.path().read_text().splitlines()]
+    assert [(line["action"], line["target"], line["result"]) for line in lines] == [
+        (verb, "lab", "failed" if fails else "done") for verb in ("up", "down")
+    ]
+    assert lines[0]["after"] == "a head on head and 1 of 2 hosts in group gpu"
+    assert lines[1]["before"] == ("" if fails else "3 processes")
+    assert all(("gpu-2" in line["error"]) == fails for line in lines)

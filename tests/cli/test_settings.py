@@ -202,6 +202,7 @@ def test_editing_begins_with_a_template_and_ends_with_a_check(
     monkeypatch.delenv("VISUAL", raising=False)
     assert cli.main(["config", "edit"]) == 0
     assert file.path().read_text() == file.TEMPLATE
+    assert stat.S_IMODE(file.path().stat().st_mode) == 0o600, "it may get secrets"
     monkeypatch.setenv(
         "EDITOR", f"{sys.executable} -c \"import sys; open(sys.argv[1], 'w').write('x')\""
     )

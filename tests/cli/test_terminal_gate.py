@@ -6,14 +6,18 @@ import asyncio
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 
 import pytest
 
+from cockpit.actions.cluster import ClusterActions
+from cockpit.backends.protocol import Terminal
 from cockpit.cli import main as cli
+from cockpit.cli.change import exec as exec_verb
 from cockpit.cli.output import streams
 from cockpit.cli.output.tables import print_rows
 from cockpit.model.error import CockpitError
+from tests.simulated_backend import ScriptedBackend
 from tests.sources.fake_dashboard import FakeDashboard, node
 
 TITLE = "\x1b]0;owned\x07"
@@ -115,3 +119,53 @@ def test_a_cell_is_one_clean_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_error_has_a_line_for_each_sentence() -> None:
     error = CockpitError("Job a\nb failed", "why\n\nnot", "see\nthis")
     assert str(error).splitlines() == ["Job a b failed.", "why  not.", "see this"]
+
+
+class Writing:
+    """A command in a pod that writes these parts, in place of `protocol.Terminal`."""
+
+    def __init__(self, *parts: bytes) -> None:
+        self._parts = parts
+
+    async def output(self) -> AsyncGenerator[bytes, None]:
+        for part in self._parts:
+            yield part
+
+    async def write(self, data: bytes) -> None:
+        """Its input is not read."""
+
+    async def close_input(self) -> None:
+        """Its input is not read."""
+
+    async def resize(self, rows: int, columns: int) -> None:
+        """It has no size."""
+
+    async def wait(self) -> int:
+        return 0
+
+    async def aclose(self) -> None:
+        """It has ended."""
+
+
+class Attaching(ClusterActions):
+    async def attach(
+        self, pod: str, argv: Sequence[str], *, tty: bool, rows: int = 24, columns: int = 80
+    ) -> Terminal:
+        return Writing(b"a\x1b", b"[2Jb \xe2\x82", b"\xac\t", f"{HOSTILE}c\n".encode())
+
+
+@pytest.mark.parametrize("on_terminal", [True, False])
+async def test_exec_with_input_writes_control_sequences_to_files_only(
+    on_terminal: bool, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    async def no_input(terminal: Terminal) -> None:
+        """Standard input has ended."""
+
+    monkeypatch.setattr(exec_verb, "_feed", no_input)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: on_terminal, raising=False)
+    assert await exec_verb._piped(Attaching(ScriptedBackend()), "pod", ["cat"]) == 0
+    written = capfdbinary.readouterr().out.decode()
+    assert written.startswith("a")
+    assert "€\t" in written
+    assert written.endswith("c\n")
+    assert bool(dangerous(written)) is not on_terminal

@@ -43,7 +43,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Store:
         known.apply(SourceHealth(at_s=100.0, source=source, ok=True))
     monkeypatch.setattr(connect, "session", session)
     monkeypatch.setattr(connect, "wait_for", lambda *_: None)
-    monkeypatch.setattr(builder, "deaths_source", lambda _: None)
+    monkeypatch.setattr(builder, "failures_source", lambda _: None)
     for event in attempt(f"rank 0: {GLOO}", nodes(1, "health check failed")):
         known.apply(event)
     return known

@@ -96,6 +96,8 @@ class Obedient:
     """Why it cannot be prepared."""
     obstacle_here: str = ""
     hit: list[Victims] = field(default_factory=list)
+    uids: list[Mapping[str, str]] = field(default_factory=list)
+    """Those in the orders for which it was prepared."""
 
     @property
     def fault(self) -> Fault:
@@ -112,6 +114,7 @@ class Obedient:
         if self.missing:
             raise CockpitError("It cannot be done.", self.missing)
         self.hit.append(victims)
+        self.uids.append(order.uids)
         return Prepared(
             lines=(f"Obey on {victims.name}.",),
             apply=self.apply,

@@ -263,6 +263,7 @@ async def test_the_uid_of_the_pod_and_the_answer_are_in_the_journal() -> None:
     await until(lambda: Stage.DURING in context.stages)
     (entry,) = journal.entries()
     hit = fault.hit[0].pods[0]
+    assert fault.uids[0] == {hit.name: hit.uid}
     assert hit.uid in {undo.uid for undo in entry.undo}
     assert entry.answered
     drill.abort()

@@ -8,6 +8,7 @@ from random import Random
 from typing import TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from cockpit.backends.protocol import ExecResult
 from cockpit.drills.engine import pod_script
@@ -41,8 +42,11 @@ class Pods(ScriptedBackend):
 
     said: Answer = answer
     ran: list[tuple[str, ...]] = field(default_factory=list)
+    required: list[tuple[str, str]] = field(default_factory=list)
+    """Each pod with the UID that the call requires."""
 
     async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
+        self.required.append((pod, uid))
         scripts = ("inspect", "kill", "stop", "cpu_hog", "memory_hog", "release", "container")
         (script,) = (name for name in scripts if pod_script.argv(name)[2] == argv[2])
         self.ran.append((pod, script, *argv[3:]))
@@ -68,7 +72,8 @@ async def prepared(
     name: str, backend: Pods, given: Mapping[str, str] | None = None, victims: Victims = BOTH
 ) -> Prepared:
     found = fault(name)
-    order = Order("drill-a.1", parameter_values(found, given or {}), Random(0))
+    uids = {pod.name: pod.uid for pod in victims.pods}
+    order = Order("drill-a.1", parameter_values(found, given or {}), Random(0), uids=uids)
     return await found.prepare(Place(backend), victims, order)
 
 
@@ -186,3 +191,13 @@ async def test_memory_is_filled_up_to_the_limit_and_the_ranks_die_first() -> Non
     assert "rank 1" in ready.lines[0]
     await ready.apply()
     assert backend.ran[-1] == (TWO.name, "memory_hog", "fill", "drill-a.1", "30", "96", "5", "12:7")
+
+
+@pytest.mark.parametrize("name", [*PROCESSES, "cpu-hog", "memory-hog", "container-kill"])
+async def test_fault_begins_only_in_the_pods_that_were_chosen(name: str) -> None:
+    pods = (replace(ONE, uid="uid-1"), replace(TWO, uid="uid-2"))
+    backend = Pods(ref=KUBE)
+    made = await prepared(name, backend, victims=Victims(pods, RANKS))
+    backend.required.clear()
+    await made.apply()
+    assert sorted(set(backend.required)) == [(ONE.name, "uid-1"), (TWO.name, "uid-2")]

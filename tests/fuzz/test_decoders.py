@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
+from msgspec import convert
 
 from cockpit.backends.kuberay import one_shot
 from cockpit.backends.kuberay.api import exec as kubernetes_exec
@@ -19,13 +20,16 @@ from cockpit.backends.kuberay.waiting import kueue, volcano
 from cockpit.backends.kuberay.waiting.pod_stage import claims, pod_stage
 from cockpit.backends.kuberay.waiting.watch import entries
 from cockpit.backends.ssh.description import Host
+from cockpit.backends.ssh.host_check import Checked, different_versions, findings, warnings
 from cockpit.backends.ssh.state import host_state
 from cockpit.cli.read import timeline
+from cockpit.format import moment
 from cockpit.logs.line import LineParser
 from cockpit.model.decoding.limited_json import loads
 from cockpit.model.error import CockpitError
 from cockpit.preflight import bucket, facts, network
 from cockpit.recorder.reading import annotation
+from cockpit.sources.history_server import server
 from cockpit.sources.ray import answers
 from cockpit.sources.ray.dashboard import _read
 from cockpit.sources.ray.flamegraph import profile
@@ -87,11 +91,23 @@ AGENT = {
             "pod": {
                 "name": "a-x1abc", "group": "workers", "node_type": "worker", "phase": "Running",
                 "ready": True, "ip": "10.0.0.2", "host": "a", "uid": "u", "reason": "r",
+                "created_s": 1.0,
             },
             "head_uid": "u", "over": False, "shown": True, "started_s": 1.0,
             "terminating": False, "ended_s": None, "reason": "x",
         }
     ],
+}  # fmt: skip
+CHECKED = {
+    "python": "3.11.7", "ray": "2.60.0", "at_s": 1.0, "pods": ["a-x1abc"], "others": ["b-x"],
+    "cluster": "u", "address": "in use", "disk_bytes": 10, "disk_free_bytes": 5, "gpus": ["A100"],
+    "problems": ["nvidia-smi: x"], "open_ports": [8265], "tokenless": ["raylet"],
+    "private_ports": [8265], "public": ["8.8.8.8"],
+}  # fmt: skip
+CHECKED_HOST = convert(CHECKED, Checked)
+SESSION = {
+    "namespace": "ml", "name": "demo", "sessionName": "session_1", "createTimeStamp": 1.0,
+    "ownerKind": "rayjob", "ownerName": "j",
 }  # fmt: skip
 TASK = {
     "cat": "task", "name": "t", "pid": "1.2.3.4", "tid": "w:1", "ts": 1.0, "dur": 2.0, "ph": "X",
@@ -153,6 +169,21 @@ def pods_of_table(raw: Any) -> Any:
     )
 
 
+def agent(raw: Any) -> Any:
+    """Each time has a date."""
+    state = host_state(raw, HOST)
+    for pod in state.pods:
+        for time_s in (pod.started_s, pod.ended_s, pod.pod.created_s, pod.pod.ended_s):
+            moment(time_s or 0.0)
+    return state
+
+
+def findings_of(checked: Checked) -> Any:
+    moment(checked.at_s)
+    found = [*findings(HOST, checked), *warnings(HOST, checked)]
+    return [found, different_versions({"a": checked, "b": CHECKED_HOST})]
+
+
 DECODERS: dict[str, tuple[list[Any], Callable[[Any], Any]]] = {
     "Serve": ([{"applications": {"app": APP}}], lambda raw: _read("/", raw, answers.deployments)),
     "dead workers": (
@@ -169,7 +200,9 @@ DECODERS: dict[str, tuple[list[Any], Callable[[Any], Any]]] = {
         lambda raw: kubernetes_exec._ended(json.dumps(raw).encode(), "p"),
     ),
     "error of the API server": ([FAILED], lambda raw: _status(json.dumps(raw).encode())),
-    "agent of a host": ([AGENT], lambda raw: host_state(raw, HOST)),
+    "agent of a host": ([AGENT], agent),
+    "check of a host": ([CHECKED], lambda raw: findings_of(convert(raw, Checked))),
+    "sessions of the History Server": ([SESSION], lambda raw: usable(server._session, [raw])),
     "facts of a pod": ([FACTS], lambda raw: facts.facts(json.dumps(raw))),
     "measured network": (
         [{"pairs": {"p": {"bytes_per_s": 1.0, "latency_s": 0.1, "error": "x"}}}],

@@ -27,7 +27,7 @@ def store_with(*kills: MemoryKill) -> Store:
     store = Store()
     head = Node("h", "10.0.0.1", "head", True, True)
     store.apply(NodesListed(at_s=NOW_S, source="ray", nodes=(head,)))
-    store.apply(MemoryKillsListed(at_s=NOW_S, source="deaths", kills=kills))
+    store.apply(MemoryKillsListed(at_s=NOW_S, source="failures", kills=kills))
     return store
 
 
@@ -57,7 +57,7 @@ def test_alert_is_raised_at_once() -> None:
 
 def test_killed_rank_is_named_and_is_the_cause_of_its_attempt() -> None:
     killed = MemoryKill("w", "node-1", "10.0.0.2", 101, ENDED_S - 1, DETAIL)
-    listed = MemoryKillsListed(at_s=ENDED_S, source="deaths", kills=(killed,))
+    listed = MemoryKillsListed(at_s=ENDED_S, source="failures", kills=(killed,))
     case = Case("x", Category.HOST_MEMORY, attempt("rank 0: lost a peer: Broken pipe", listed))
     cause = verdict(case)
     assert (cause.category, cause.ranks, cause.quote) == (Category.HOST_MEMORY, (1,), DETAIL)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 
 import pytest
 
@@ -167,3 +168,28 @@ def test_a_name_reports_whether_its_value_is_shown() -> None:
 )
 def test_a_long_hostile_text_costs_as_much_as_it_is_long(piece: str) -> None:
     assert growth(lambda: masked(piece * 20_000), lambda: masked(piece * 200_000)) < 25
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["token" * 800, "a" * 4_000, "x_key." * 660, "token=" * 660],
+    ids=["keywords", "letters", "names", "assignments"],
+)
+def test_masking_takes_a_few_milliseconds_whatever_the_text(text: str) -> None:
+    began_s = time.process_time()
+    for _ in range(20):
+        masked(text)
+    assert (time.process_time() - began_s) / 20 < 0.03
+
+
+def test_long_text_keeps_its_first_and_last_lines_and_no_part_of_a_secret() -> None:
+    key = "-----BEGIN PRIVATE KEY-----\n" + "MIIE\n" * 5_000 + "-----END PRIVATE KEY-----"
+    lines = [f"line {n} --token {SECRET}" for n in range(2_000)]
+    shown = masked_lines("\n".join([*lines, key, "the end"]), 1_000)
+    assert len(shown) <= 1_100
+    assert shown.startswith("line 0 --token ***\nline 1 ")
+    assert shown.endswith("--token ***\n***\nthe end")
+    assert SECRET not in shown
+    assert "MIIE" not in shown
+    assert masked_lines(f"{'x' * 990} --token {SECRET * 30}", 1_000).count(SECRET[:5]) == 0
+    assert masked_lines("short\ntext", 1_000) == "short\ntext"

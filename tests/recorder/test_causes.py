@@ -17,7 +17,7 @@ LINES = ("Fatal Python error: Segmentation fault", "  File 'model.py', line 3 in
 def excerpt(run_id: str = RUN) -> LogExcerpted:
     return LogExcerpted(
         at_s=ENDED_S + 5,
-        source="deaths",
+        source="failures",
         job_id=JOB,
         log="log of rank 1",
         lines=LINES,
@@ -46,7 +46,7 @@ def live(*events: Event) -> Store:
 
 
 def test_replay_gives_the_same_verdict() -> None:
-    killed = MemoryKillsListed(at_s=ENDED_S, source="deaths", kills=(KILL,))
+    killed = MemoryKillsListed(at_s=ENDED_S, source="failures", kills=(KILL,))
     oom = event("w-1", "OOMKilling", "Memory cgroup out of memory: Killed process 101")
     for more in ((killed,), (oom,), (excerpt(),), ()):
         events = attempt(f"rank 1: {DIED}", *more)
@@ -62,6 +62,6 @@ def test_excerpt_of_another_run_is_left_out() -> None:
 
 def test_kills_from_before_a_recording_are_in_its_first_snapshot() -> None:
     snapshot = ClusterSnapshot()
-    listed = MemoryKillsListed(at_s=ENDED_S, source="deaths", kills=(KILL,))
+    listed = MemoryKillsListed(at_s=ENDED_S, source="failures", kills=(KILL,))
     snapshot.take(listed)
     assert list(snapshot.events()) == [listed]

@@ -24,6 +24,7 @@ from cockpit.model.event import (
     Notice,
     RankSampled,
     RunSeen,
+    SourceHealth,
 )
 from cockpit.model.run import RankSample, RunState, RunSummary
 from cockpit.recorder.codec import KINDS, MOMENTS, CodecError, decode, encode, from_plain, to_plain
@@ -207,3 +208,8 @@ def test_a_summary_comes_back_the_same() -> None:
     assert from_plain(RunSummary, to_plain(summary)) == summary
     with pytest.raises(CodecError):
         from_plain(RunSummary, {"run_id": 5})
+
+
+def test_source_of_an_earlier_name_has_its_present_one() -> None:
+    decoded = decode('["SourceHealth",5.0,"deaths",{"ok":true}]')
+    assert decoded == (5.0, SourceHealth(at_s=5.0, source="failures", ok=True))

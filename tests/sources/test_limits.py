@@ -22,6 +22,7 @@ from cockpit.sources.mlflow.api import Mlflow
 from cockpit.sources.mlflow.settings import MlflowSettings
 from cockpit.sources.prometheus.api import Prometheus
 from cockpit.sources.prometheus.settings import PrometheusSettings
+from cockpit.sources.ray import answers
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.http import Http, NoDataError
 from tests.sources.raw_server import RawServer, http
@@ -209,3 +210,15 @@ async def test_stream_is_decompressed_in_pieces() -> None:
             sizes += [len(chunk) async for chunk in read]
     assert sum(sizes) == 2 * len(text)
     assert max(sizes) <= 1 << 18
+
+
+def test_message_and_metadata_of_a_job_are_bounded() -> None:
+    """The user who submits a job chooses them, and every cockpit masks them at each poll."""
+    lines = "".join(f"line {n}\n" for n in range(500_000))
+    metadata = {f"key {n}": "x" * 100 for n in range(50_000)} | {"key 0": lines}
+    found = answers.job({"status": "FAILED", "message": lines, "metadata": metadata})
+    assert found.message.startswith("line 0\n")
+    assert found.message.endswith("line 499999")
+    assert len(found.message) <= answers.MESSAGE_CHARS + 10
+    assert len(found.metadata) == answers.METADATA
+    assert max(map(len, found.metadata.values())) <= answers.VALUE_CHARS + 10

@@ -100,6 +100,6 @@ def test_excerpt_of_a_log_takes_a_fraction_of_its_lines() -> None:
 
 def excerpted(lines: tuple[str, ...]) -> LogExcerpted:
     return LogExcerpted(
-        at_s=1.0, source="deaths", job_id="job", log="log of rank 1", lines=lines, run_id=RUN,
+        at_s=1.0, source="failures", job_id="job", log="log of rank 1", lines=lines, run_id=RUN,
         attempt=1, rank=1,
     )  # fmt: skip

@@ -144,7 +144,7 @@ async def draw(
         simulation.session,
         simulation.actions,
         fleet=others,
-        log_source=lambda stream: test_all_logs.AllLogs() if stream.startswith("all:") else None,
+        log_source=lambda stream: test_all_logs.AllLogs() if stream.startswith("run:") else None,
     )
     app = CockpitApp(
         lambda say: connection,

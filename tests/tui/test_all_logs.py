@@ -19,7 +19,7 @@ DRIVER = (Log(Kind.DRIVER, "driver"),)
 class AllLogs:
     """A source of 60 rows, one of them the first error."""
 
-    name = f"all:{RUN}"
+    name = f"run:{RUN}"
 
     async def events(self) -> AsyncIterator[Event]:
         rows = [Row(START_S + n, f"epoch {n} begins", "", RANKS, 2) for n in range(60)]
@@ -57,6 +57,18 @@ async def test_key_shows_all_logs_of_the_run_in_the_whole_view(cockpit: Open) ->
         assert "epoch 49" not in seen.text
         await seen.press("escape")
         await seen.sees("ENTRYPOINT", "Log · job:")
+
+
+async def test_key_of_the_jobs_shows_the_jobs_after_all_logs(cockpit: Open) -> None:
+    async with cockpit(size=(160, 30)) as seen:
+        with_logs(seen)
+        for away in ((), ("1",)):
+            await seen.press("v", *away, "5")
+            await seen.sees("ENTRYPOINT", "Log · job:")
+        await seen.press("v")
+        await seen.sees("All logs of run digits, by time", "job goes on")
+        await seen.press("1")
+        await seen.sees(f"log of run {RUN}")
 
 
 async def test_command_without_a_name_shows_all_logs(cockpit: Open) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from cockpit.model.cluster import ClusterRef
 from cockpit.tui.changes.copies import command
-from cockpit.tui.dialogs.reading import Reading
+from cockpit.tui.dialogs.reading import Reading, _json
 from cockpit.tui.view_state import Target
 from tests.tui.conftest import Open, Seen
 from tests.tui.simulated_kubernetes import kube
@@ -46,6 +46,12 @@ def test_command_names_the_cluster_and_quotes_names(
     target: Target, ref: ClusterRef, expected: str
 ) -> None:
     assert command(target, ref) == expected
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "a: &a [x]\nb: *c", "&a [*a]", "2026-99-99"])
+def test_text_that_is_no_plain_yaml_is_copied_as_it_is(text: str) -> None:
+    """A stack or an error may have any text; PyYAML's C loader ends the process for the first."""
+    assert _json(text) == text
 
 
 async def copied(seen: Seen, key: str) -> str:

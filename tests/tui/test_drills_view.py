@@ -270,11 +270,11 @@ async def test_a_fault_that_may_end_no_attempt_does_not_wait_for_ray(cockpit: Op
         )
         simulation.session.dispatch(DrillInjected(at_s=START_S + 61, source="user", drill=drill))
         await staged(Stage.DURING, 61)
-        await seen.sees("drill slow-rank fault lasts", "waiting for: end of the fault")
+        await seen.sees("drill slow-rank fault lasts", "waits for end of the fault")
         await staged(Stage.RECOVERING, 64)
-        await seen.sees("slow-rank recovering", "waiting for: throughput back or attempt ended")
+        await seen.sees("slow-rank recovering", "waits for throughput back or attempt ended")
         await seen.press("6")
-        await seen.sees("waiting for: throughput back or attempt ended", "outcome")
+        await seen.sees("waits for throughput back or attempt ended", "outcome")
         assert "detected by Ray" not in seen.text
 
 
@@ -316,7 +316,7 @@ async def test_during_the_first_drill_no_text_reports_that_there_is_none(cockpit
 async def test_drill_that_continues_fits_every_height_and_is_not_closed(cockpit: Open) -> None:
     async with cockpit(simulation=drilled(), at_s=95) as seen:
         await seen.press("6")
-        await seen.sees("waiting for: first new s…", "rank 1 died w…")
+        await seen.sees("waits for first new step", "rank 1 died w…")
         await seen.press("escape")
         await seen.sees("Drill · pod-kill", "recovering")
         assert "esc closes" not in seen.text

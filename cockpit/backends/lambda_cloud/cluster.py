@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from cockpit.backends.lambda_cloud.instances import Progress, Removed
 from cockpit.backends.lambda_cloud.plan import Plan
 from cockpit.backends.lambda_cloud.state import State, Store, folder
 from cockpit.backends.ssh import lifecycle
-from cockpit.backends.ssh.description import Hosts, read
+from cockpit.backends.ssh.description import Hosts, ip_address, read
 from cockpit.backends.ssh.lifecycle import NotRemovedError
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
@@ -133,7 +132,7 @@ def _write(cloud: Cloud, planned: Plan, store: Store, running: dict[str, Instanc
 def _address(host: str, given: str | None) -> str:
     """It goes into files of ssh and into commands: only an address may."""
     try:
-        return str(ipaddress.ip_address(given or ""))
+        return ip_address(given or "")
     except ValueError:
         raise CockpitError(
             f"The instance of {host} has no address.",

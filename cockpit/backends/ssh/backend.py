@@ -19,7 +19,7 @@ from cockpit.backends.ssh.connection import end
 from cockpit.backends.ssh.description import Hosts
 from cockpit.backends.ssh.fleet import Fleet
 from cockpit.backends.ssh.node import at, client_environment
-from cockpit.backends.ssh.state import ClusterRecord, HostState
+from cockpit.backends.ssh.state import ClusterRecord, HostState, Token
 from cockpit.backends.ssh.watch import NO_CLUSTER, NO_OPERATOR, watch_hosts
 from cockpit.backends.without_kubernetes import WithoutKubernetes
 from cockpit.model.cluster import Capability, ClusterRef, DashboardRoute
@@ -158,7 +158,8 @@ class SshBackend(WithoutKubernetes):
                 "Wait for it; see: cockpit pods",
             )
         address, port = self._hosts.head.address, cluster.ports[1]
-        token = sendable((await agent.ask("token", {}))["token"], "The cluster's token")
+        answer = await agent.ask_for(Token, "token", {})
+        token = sendable(answer.token, "The cluster's token")
         return DashboardRoute(
             f"http://{at(address, port)}",
             {"Authorization": f"Bearer {token}"},

@@ -12,15 +12,19 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec import convert
 
 from cockpit.backends.local.requests import refusal
 from cockpit.backends.ssh.agent.streams import REFUSED
 from cockpit.backends.ssh.connection import Connection, end
+from cockpit.format import in_seconds
 from cockpit.model.decoding.limited_json import loads
 from cockpit.model.error import CockpitError, UnreachableError
 from cockpit.model.text import one_line
 
+T = TypeVar("T")
 MODULES = (
     *("model/error.py", "model/text.py", "backends/local/pods/process.py"),
     "backends/local/pods/pod_logs.py",
@@ -33,6 +37,8 @@ MODULES = (
 CANNOT_RUN, NOT_FOUND = 126, 127
 SILENT_S = 30.0
 """A status is sent at least every 5 s."""
+ANSWER_S = 120.0
+"""For one answer: the longest call ends all processes of a host."""
 _IMPORT = re.compile(
     r"^from (?:__future__|cockpit\.[\w.]+) import (?:\([^)]*\)|.*)\n", re.MULTILINE
 )
@@ -69,11 +75,28 @@ class Agent:
 
     async def ask(self, verb: str, request: Mapping[str, Any], *, secret: str = "") -> Any:
         """Return the answer. Raises the agent's error, or UnreachableError."""
-        done = await self.connection.run(self.argv(verb, request), data=f"{secret}\n".encode())
+        argv, data = self.argv(verb, request), f"{secret}\n".encode()
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                done = await self.connection.run(argv, data=data)
+        except TimeoutError as error:
+            raise UnreachableError(
+                f"The agent on host {self.connection.host.name} does not answer.",
+                f"It has not answered in {in_seconds(ANSWER_S, 0)}.",
+                "See the host's load, then try again.",
+            ) from error
         line = done.stdout.strip().rpartition("\n")[2]
         if done.exit_code not in (0, REFUSED):
             raise self.failed(done.exit_code, done.stderr)
         return self.read(line) if line else {}
+
+    async def ask_for(self, kind: type[T], verb: str, request: Mapping[str, Any]) -> T:
+        """`ask`, with the answer decoded. Raises UnreachableError for one of another kind."""
+        answer = await self.ask(verb, request)
+        try:
+            return convert(answer, kind)
+        except ValueError as error:
+            raise self._not_understood(error) from error
 
     async def states(self) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the state of the host, then each change. Raises UnreachableError when it ends."""
@@ -99,7 +122,7 @@ class Agent:
 
     async def _ended(self, process: Process) -> CockpitError:
         assert process.stderr is not None
-        errors = (await process.stderr.read()).decode(errors="replace")
+        errors = (await self.connection.read_all(process.stderr)).decode(errors="replace")
         code = await process.wait()
         try:
             await self.connection.require_end(code)
@@ -128,8 +151,11 @@ class Agent:
                     raise refusal(error)
                 return answer
         except (ValueError, KeyError, TypeError) as error:
-            raise UnreachableError(
-                f"The answer of host {self.connection.host.name} is not understood.",
-                one_line(str(error)),
-            ) from error
+            raise self._not_understood(error) from error
         raise UnreachableError(f"The answer of host {self.connection.host.name} is no object.")
+
+    def _not_understood(self, error: Exception) -> UnreachableError:
+        name = self.connection.host.name
+        return UnreachableError(
+            f"The answer of host {name} is not understood.", one_line(str(error))
+        )

@@ -17,10 +17,13 @@ from pathlib import Path
 
 from cockpit.backends.protocol import ExecResult
 from cockpit.backends.ssh.description import Host
+from cockpit.format import in_seconds
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
 from cockpit.model.text import one_line
 
 CONNECT_TIMEOUT_S = 10
+LOGIN_TIMEOUT_S = 60.0
+"""From the start of ssh to the first command on the host: a login script may hang."""
 LOST = 255
 """The exit code of ssh for its own failures (EXIT STATUS in ssh(1))."""
 OUTPUT_LIMIT_BYTES = 16 << 20
@@ -62,6 +65,10 @@ class Connection:
         self._master: Process | None = None
 
     @property
+    def _by_hand(self) -> str:
+        return shlex.join(["ssh", *self._who, self.host.ssh])
+
+    @property
     def is_open(self) -> bool:
         return self._master is not None and self._master.returncode is None
 
@@ -75,12 +82,19 @@ class Connection:
         )
         assert master.stdout is not None
         try:
-            while line := await master.stdout.readline():
-                if line.strip() == MARK.encode():  # a login script may print lines before it
-                    self._master = master
-                    return
-            assert master.stderr is not None
-            raise self._failed(await master.stderr.read())
+            async with asyncio.timeout(LOGIN_TIMEOUT_S):
+                while line := await master.stdout.readline():
+                    if line.strip() == MARK.encode():  # a login script may print lines before it
+                        self._master = master
+                        return
+                errors = await self.read_all(master.stderr)
+            raise self._failed(errors)
+        except TimeoutError as error:
+            raise UnreachableError(
+                f"Host {self.host.name} does not answer.",
+                f"Its login has not finished in {in_seconds(LOGIN_TIMEOUT_S, 0)}.",
+                f"Try it by hand: {self._by_hand}",
+            ) from error
         except ValueError as error:  # a line longer than the buffer
             raise UnreachableError(
                 f"Host {self.host.name} does not answer as expected.",
@@ -95,8 +109,8 @@ class Connection:
         """Run a command to its end, with `data` as its input."""
         process = await self.start(argv)
         try:
-            outputs = [asyncio.create_task(self._output(process.stdout))]
-            outputs.append(asyncio.create_task(self._output(process.stderr)))
+            outputs = [asyncio.create_task(self.read_all(process.stdout))]
+            outputs.append(asyncio.create_task(self.read_all(process.stderr)))
             try:
                 await _write(process, data)
                 out, errors = await asyncio.gather(*outputs)
@@ -165,7 +179,8 @@ class Connection:
         if master is not None:
             await end(master)
 
-    async def _output(self, stream: asyncio.StreamReader | None) -> bytes:
+    async def read_all(self, stream: asyncio.StreamReader | None) -> bytes:
+        """Read a stream of a command to its end. Raises CockpitError above OUTPUT_LIMIT_BYTES."""
         assert stream is not None
         received = bytearray()
         while part := await stream.read(READ_BYTES):
@@ -210,7 +225,6 @@ class Connection:
 
     def _failed(self, errors: bytes) -> CockpitError:
         name, text = self.host.name, errors.decode(errors="replace")
-        by_hand = shlex.join(["ssh", *self._who, self.host.ssh])
         if "IDENTIFICATION HAS CHANGED" in text:
             key = _IDENTITY.search(text)
             return NotAllowedError(
@@ -223,18 +237,18 @@ class Connection:
             return NotAllowedError(
                 f"The host key of {name} is not known: ssh does not connect.",
                 "It is not in known_hosts, and without a terminal it cannot be confirmed.",
-                f"Connect once by hand and compare the key: {by_hand}",
+                f"Connect once by hand and compare the key: {self._by_hand}",
             )
         if "Permission denied" in text:
             return NotAllowedError(
                 f"Host {name} does not accept your login.",
                 _last(errors),
-                f"Load your key with ssh-add, or set user in the file; by hand: {by_hand}",
+                f"Load your key with ssh-add, or set user in the file; by hand: {self._by_hand}",
             )
         return UnreachableError(
             f"Host {name} cannot be reached with ssh.",
             _last(errors) or "The connection ended at once.",
-            f"Try it by hand: {by_hand}",
+            f"Try it by hand: {self._by_hand}",
         )
 
 

@@ -23,6 +23,8 @@ MAX_HOSTS = 256
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,38}[a-z0-9])?")
 _DESTINATION = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]*")
 """Not beginning with a hyphen: ssh would take it as an option."""
+_ZONE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
+"""The name of a network interface, after the `%` of an IPv6 address."""
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.@\\-]*\$?")
 _SHARED = ("user", "port", "python", "venv")
 """Keys at the top that are the default of every host."""
@@ -162,7 +164,7 @@ def _host(reader: Reader, table: Mapping[str, Any], at: tuple[str | int, ...]) -
     name = _named(reader, table, at, "name", "")
     address = reader.text(table, at, "address")
     try:
-        ipaddress.ip_address(address)
+        ip_address(address)
     except ValueError:
         raise reader.wrong(
             (*at, "address"),
@@ -214,6 +216,18 @@ def _host(reader: Reader, table: Mapping[str, Any], at: tuple[str | int, ...]) -
         object_store_bytes=reader.whole(table, at, "object_store_bytes"),
         type=one_line(reader.text(table, at, "type"), 60),
     )
+
+
+def ip_address(text: str) -> str:
+    """The IP address in its usual form. Raises ValueError.
+
+    `ipaddress` takes any text as the zone of an IPv6 address, also line breaks and quotes.
+    """
+    found = ipaddress.ip_address(text)
+    zone = found.scope_id if isinstance(found, ipaddress.IPv6Address) else None
+    if zone is not None and not _ZONE.fullmatch(zone):
+        raise ValueError("not the zone of an address")
+    return str(found)
 
 
 def _replicas(reader: Reader, hosts: list[Host]) -> dict[str, int]:

@@ -6,13 +6,15 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Iterator
+from typing import Annotated
 
-from msgspec import Struct, convert
+from msgspec import Meta, Struct
 
 from cockpit.backends.ssh.description import Host, Hosts
 from cockpit.backends.ssh.fleet import Fleet
 from cockpit.format import bytes_text, in_seconds, plural
-from cockpit.model.error import CockpitError, UnreachableError
+from cockpit.model.decoding.value_range import EARLIEST_S, LATEST_S
+from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
 
 SKEW_S = 5.0
@@ -31,7 +33,7 @@ class Checked(Struct, frozen=True):
 
     python: str
     ray: str
-    at_s: float
+    at_s: Annotated[float, Meta(ge=EARLIEST_S, le=LATEST_S)]
     pods: tuple[str, ...]
     others: tuple[str, ...]
     cluster: str
@@ -66,13 +68,7 @@ async def ask(hosts: Hosts, fleet: Fleet) -> dict[str, Result]:
     async def one(host: Host) -> Checked:
         began = time.time()
         agent = await fleet.agent(host)
-        raw = await agent.ask("facts", {"address": host.address})
-        try:
-            found = convert(raw, Checked)
-        except ValueError as error:
-            raise UnreachableError(
-                f"The answer of host {host.name} is not understood.", one_line(str(error))
-            ) from error
+        found = await agent.ask_for(Checked, "facts", {"address": host.address})
         took_s = time.time() - began
         skew_s = found.at_s - (began + took_s / 2)
         fields = {name: getattr(found, name) for name in Checked.__struct_fields__}

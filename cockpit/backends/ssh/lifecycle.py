@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
@@ -24,7 +23,7 @@ from cockpit.backends.ssh.backend import SshBackend
 from cockpit.backends.ssh.description import Host, Hosts
 from cockpit.backends.ssh.fleet import Fleet
 from cockpit.backends.ssh.host_check import Checked
-from cockpit.backends.ssh.state import ClusterRecord, HostState
+from cockpit.backends.ssh.state import ClusterRecord, Ended, HostState
 from cockpit.backends.ssh.watch import NO_OPERATOR
 from cockpit.config import paths
 from cockpit.format import in_seconds, plural
@@ -270,9 +269,9 @@ async def down(hosts: Hosts, vanished: Collection[str] = ()) -> Removed:
             failed[hosts.head.name] = error
         end_operator(hosts)
 
-        async def one(host: Host) -> Any:
+        async def one(host: Host) -> Ended:
             agent = await fleet.agent(host)
-            return await agent.ask("remove", {"cluster": uid})
+            return await agent.ask_for(Ended, "remove", {"cluster": uid})
 
         answers = await asyncio.gather(*map(one, there), return_exceptions=True)
     finally:
@@ -284,9 +283,9 @@ async def down(hosts: Hosts, vanished: Collection[str] = ()) -> Removed:
         elif isinstance(answer, BaseException):
             raise answer
         else:
-            ended += answer["ended"]
-            if answer["left"] or answer["files"]:
-                left = plural(answer["left"], "process").replace("processs", "processes")
+            ended += answer.ended
+            if answer.left or answer.files:
+                left = plural(answer.left, "process")
                 failed[host.name] = CockpitError(f"{left} and its files are left.")
     if failed:
         raise NotRemovedError(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from cockpit.backends.ssh.description import MAX_HOSTS, WORKERS
+from cockpit.backends.ssh.description import MAX_HOSTS, WORKERS, ip_address
 from cockpit.format import plural
 from cockpit.model.cluster import Node
 from cockpit.model.error import UsageError
+from cockpit.model.text import one_line
 
 NAME_CHARS = 40
 _FOREIGN = re.compile(r"[^a-z0-9.-]+")
@@ -33,6 +34,13 @@ def _require_hosts(alive: Sequence[Node]) -> None:
         raise UsageError(f"Ray lists {plural(heads, 'living head')}, not one.")
     if len(alive) > MAX_HOSTS:
         raise UsageError(f"The cluster has {len(alive)} nodes, and a file at most {MAX_HOSTS}.")
+    for node in alive:
+        try:
+            ip_address(node.ip)
+        except ValueError:
+            raise UsageError(
+                f"The address of a Ray node, {one_line(node.ip, 60)!r}, is no IP address."
+            ) from None
     addresses = [node.ip for node in alive]
     if twice := sorted({ip for ip in addresses if addresses.count(ip) > 1}):
         raise UsageError(

@@ -32,7 +32,7 @@ from cockpit.backends.ssh.connection import end
 from cockpit.backends.ssh.description import Host, Hosts, read
 from cockpit.backends.ssh.fleet import Fleet
 from cockpit.backends.ssh.node import start_request
-from cockpit.backends.ssh.state import ClusterRecord, HostState, PodState
+from cockpit.backends.ssh.state import ClusterRecord, HostState, PodState, Token
 from cockpit.format import in_seconds
 from cockpit.model.clock import server_time
 from cockpit.model.error import CockpitError
@@ -167,7 +167,7 @@ class Operator:
                 raise agent.connection.lost()
             agent.read(line)
             self._trouble = ""
-            self._token = self._token or str((await agent.ask("token", {}))["token"])
+            self._token = self._token or (await agent.ask_for(Token, "token", {})).token
             log("Keeps the cluster.")
             while lock.returncode is None and not self._is_removed:
                 lock.stdin.write(b"\n")  # renews it

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from cockpit.backends.local.spec import GroupSpec
 from cockpit.backends.ssh.description import Host
 from cockpit.model.cluster import NodeType, Pod, PodPhase
+from cockpit.model.decoding.value_range import moment_s
 from cockpit.model.error import UnreachableError, UsageError
 from cockpit.model.text import clean, one_line
 
@@ -87,6 +88,23 @@ class PodState(Struct, frozen=True):
         )
 
 
+class Token(Struct, frozen=True):
+    """What the agent on the head's host answers to `token`."""
+
+    token: str
+
+
+class Ended(Struct, frozen=True):
+    """What an agent answers to `remove`."""
+
+    ended: int
+    """Processes."""
+    left: int
+    """Processes that still run."""
+    files: bool
+    """Whether files are left."""
+
+
 class Facts(Struct, frozen=True):
     cpus: float = 0.0
     memory_bytes: int = 0
@@ -116,6 +134,7 @@ def host_state(raw: Mapping[str, Any], host: Host) -> HostState:
     """
     try:
         state = convert(_cleaned(raw), HostState)
+        _require_plausible(state)
     except ValueError as error:
         raise UnreachableError(
             f"The state of host {host.name} is not understood.",
@@ -126,6 +145,16 @@ def host_state(raw: Mapping[str, Any], host: Host) -> HostState:
     kept = [pod for pod in state.pods if _POD.fullmatch(pod.pod.name)]
     own = [pod for pod in kept if pod.pod.name.startswith(f"{host.name}-")]
     return replace(state, pods=tuple(replace(pod, pod=_described(pod.pod, host)) for pod in own))
+
+
+def _require_plausible(state: HostState) -> None:
+    """Raises ValueError for a time that has no date, which could not be shown."""
+    times = [state.cluster.created_s] if state.cluster is not None else []
+    for pod in state.pods:
+        known = (pod.started_s, pod.ended_s, pod.pod.created_s, pod.pod.ended_s)
+        times += [time_s for time_s in known if time_s is not None]
+    for time_s in times:
+        moment_s(time_s)
 
 
 def _cleaned(raw: Any) -> Any:

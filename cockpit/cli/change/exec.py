@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import codecs
 import os
 import shlex
 import shutil
@@ -17,7 +18,7 @@ from cockpit.launch.closest_name import did_you_mean
 from cockpit.model.cluster import is_protected
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.model.secret import masked_command
-from cockpit.model.text import clean, one_line
+from cockpit.model.text import clean, for_terminal, one_line
 from cockpit.session.session import Session
 
 CHUNK = 65_536
@@ -90,13 +91,20 @@ def _shown(text: str) -> str:
 
 
 async def _piped(actions: ClusterActions, pod: str, argv: list[str]) -> int:
-    """Standard input to the command, until it ends; what it writes to standard output."""
+    """Standard input to the command, until it ends; what it writes to standard output.
+
+    A terminal gets no control sequences, as in `_plain`.
+    """
+    decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
     terminal = await actions.attach(pod, argv, tty=False)
     feeding = asyncio.create_task(_feed(terminal))
     try:
         async for chunk in terminal.output():
-            sys.stdout.buffer.write(chunk)
-            sys.stdout.buffer.flush()
+            if sys.stdout.isatty():
+                sys.stdout.write(for_terminal(decode(chunk)))
+            else:
+                sys.stdout.buffer.write(chunk)
+            sys.stdout.flush()
         return await terminal.wait()
     finally:
         feeding.cancel()

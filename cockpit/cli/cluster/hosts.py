@@ -24,9 +24,8 @@ def start(args: argparse.Namespace) -> int:
         log(f"Start cluster {hosts.cluster}: {what}.")
         log("Dry run: nothing was changed.")
         return int(ExitCode.DONE)
-    audit.require_writable()
-    asyncio.run(lifecycle.up(hosts, FAST.name, args.timeout, log))
-    audit.record("up", _ref(hosts), hosts.cluster, after=what)
+    with audit.recorded("up", _ref(hosts), hosts.cluster, after=what):
+        asyncio.run(lifecycle.up(hosts, FAST.name, args.timeout, log))
     log(f"Cluster {hosts.cluster} is up. Open it with: cockpit --hosts {hosts.path}")
     return int(ExitCode.DONE)
 
@@ -39,9 +38,9 @@ def stop(args: argparse.Namespace) -> int:
     ]
     if not confirm.confirmed(args, plan, _ref(hosts), destroys=True):
         return confirm.not_confirmed(args)
-    audit.require_writable()
-    removed = asyncio.run(lifecycle.down(hosts))
-    audit.record("down", _ref(hosts), hosts.cluster, before=f"{removed.ended} processes")
+    with audit.recorded("down", _ref(hosts), hosts.cluster) as line:
+        removed = asyncio.run(lifecycle.down(hosts))
+        line["before"] = f"{removed.ended} processes"
     log(
         f"Deleted cluster {hosts.cluster}: {removed.ended} processes ended; on "
         f"{plural(removed.hosts, 'host')} no process and no file of it is left."

@@ -69,7 +69,6 @@ def start(args: argparse.Namespace) -> int:
     else:
         for line in lines:
             log(line)
-    audit.require_writable()
     what = f"{plural(len(planned.nodes), 'instance')}, {money(planned.cents_per_hour)} an hour"
 
     async def make(api: Api, store: Store) -> None:
@@ -85,13 +84,9 @@ def start(args: argparse.Namespace) -> int:
         spending.start(cloud)
         await cluster.up(api, cloud, newest, store, FAST.name, args.timeout, log)
 
-    try:
+    with audit.recorded("up", ref, cloud.cluster, after=what):
         _changed(cloud, make)
         (state.folder(cloud.cluster) / "ended").unlink(missing_ok=True)
-    except BaseException as error:
-        audit.record("up", ref, cloud.cluster, after=what, error=one_line(str(error)) or "ended")
-        raise
-    audit.record("up", ref, cloud.cluster, after=what)
     log(
         f"Cluster {cloud.cluster} is up, for {money(planned.cents_per_hour)} an hour. "
         f"Open it with: cockpit --hosts {cloud.path}"
@@ -119,16 +114,16 @@ def stop(args: argparse.Namespace) -> int:
     ]
     if not confirm.confirmed(args, lines, ref, destroys=True):
         return confirm.not_confirmed(args)
-    audit.require_writable()
     guard = spending.process_of(cloud.cluster)
 
     async def remove(api: Api, store: Store) -> Removed:
         return await cluster.down(api, store, args.timeout, log)
 
-    removed = _changed(cloud, remove)
+    with audit.recorded("down", ref, cloud.cluster) as line:
+        removed = _changed(cloud, remove)
+        line["before"] = f"{removed.instances} instances"
     if guard is not None:  # not before: if this command fails, the limits still apply
         spending.stop(guard)
-    audit.record("down", ref, cloud.cluster, before=f"{removed.instances} instances")
     ended = [plural(removed.instances, "instance"), *removed.others]
     log(
         f"Deleted {', '.join(ended)}. The account's lists have nothing of cluster "

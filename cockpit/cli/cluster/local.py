@@ -60,9 +60,8 @@ def start(args: argparse.Namespace, name: str, groups: Sequence[GroupSpec], reco
         log(f"Start local cluster {name}: a head and {sizes}.")
         log("Dry run: nothing was changed.")
         return int(ExitCode.DONE)
-    audit.require_writable()
-    asyncio.run(up(name, groups, progress=log, recovery=profile(recovery)))
-    audit.record("up", ClusterRef("local", name), name, after=sizes)
+    with audit.recorded("up", ClusterRef("local", name), name, after=sizes):
+        asyncio.run(up(name, groups, progress=log, recovery=profile(recovery)))
     log(f"Cluster {name} is up. Open it with: cockpit --local --cluster {name}")
     return int(ExitCode.DONE)
 
@@ -89,9 +88,8 @@ def stop(args: argparse.Namespace, wanted: str) -> int:
         if args.dry_run:
             log("Dry run: nothing was changed.")
             return int(ExitCode.DONE)
-    audit.require_writable()
-    down(name, uid=cluster.spec.uid if cluster.spec is not None else "")
-    audit.record("down", ClusterRef("local", name), name, before=f"{living} pods")
+    with audit.recorded("down", ClusterRef("local", name), name, before=f"{living} pods"):
+        down(name, uid=cluster.spec.uid if cluster.spec is not None else "")
     log(f"Deleted cluster {name}.")
     return int(ExitCode.DONE)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from cockpit.actions.drills import DrillActions
@@ -27,7 +28,11 @@ OUTCOMES = {True: "holds", False: "does NOT hold", None: "is unknown"}
 
 def waited(session: Session, work: Coroutine[Any, Any, T]) -> T:
     """Run the coroutine on the session's loop while the store's queue is drained."""
-    running = session.submit(work)
+    return result_of(session, session.submit(work))
+
+
+def result_of(session: Session, running: Future[T]) -> T:
+    """The result of what runs on the session's loop. Raises what it raised."""
     while not running.done():
         session.wait(lambda store: running.done(), POLL_S)
     return running.result()

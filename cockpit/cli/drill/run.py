@@ -11,7 +11,7 @@ from cockpit.actions.drills import DrillActions
 from cockpit.cli.change.guard import guard_on
 from cockpit.cli.drill import plan as drill_plan
 from cockpit.cli.drill import result as drill_result
-from cockpit.cli.drill.progress import Lines, follow, waited
+from cockpit.cli.drill.progress import Lines, follow, result_of, waited
 from cockpit.cli.options import confirm, connect
 from cockpit.cli.output.streams import log
 from cockpit.drills.engine import interrupted as orphans
@@ -152,8 +152,7 @@ def _run_game_day(
         return confirm.not_confirmed(args)
     _undo(args, session, actions, left)
     guard = guard_on(session, policy, "")
-    if day.guard:
-        session.submit(guard.watch())
+    watching = session.submit(guard.watch()) if day.guard else None
     printers: dict[str, Lines] = {}
 
     def print_more(store: Store) -> None:
@@ -172,6 +171,8 @@ def _run_game_day(
         for step in result.steps
     ]
     _write_junit(args.junit, result.name, result.began_s, cases)
+    if watching is not None:
+        result_of(session, watching)  # raises what has ended it during the day
     return _code(interrupted, result.passed)
 
 

@@ -18,7 +18,7 @@ from cockpit.model.text import one_line
 from cockpit.sources.history_server.past_events import past_events
 from cockpit.sources.history_server.server import LIVE, HistoryServer, Session
 from cockpit.sources.history_server.settings import required
-from cockpit.sources.ray.deaths import DeathsSource
+from cockpit.sources.ray.failures import FailuresSource
 from cockpit.store.store import Store
 
 AFTER_END_S = 60.0
@@ -96,11 +96,11 @@ async def _read(where: Place, name: str) -> StoredSession:
             async def ends() -> Sequence[BadEnd]:
                 return bad_ends(store, past.end_s + AFTER_END_S)
 
-            deaths = DeathsSource(dashboard, ends, clock=lambda: past.end_s)
+            failures = FailuresSource(dashboard, ends, clock=lambda: past.end_s)
             events = list(past.events)
             missing = past.missing
             try:
-                async for event in deaths.poll():
+                async for event in failures.poll():
                     store.apply(event)
                     events.append(event)
             except CockpitError as error:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cockpit.store.store import Store
 
 COLUMNS = ("severity", "kind", "subject", "what")
-SOURCES = ("telemetry", "ray", "backend", "deaths")
+SOURCES = ("telemetry", "ray", "backend", "failures")
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     from cockpit.config import file
 
     settings = configured(file.read())
-    with connect.session(args, sources=("telemetry", "ray", "deaths")) as session:
+    with connect.session(args, sources=("telemetry", "ray", "failures")) as session:
         connect.wait_for(session, SOURCES)
         _require_telemetry(session)
         if args.watch:

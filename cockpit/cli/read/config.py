@@ -121,7 +121,7 @@ def _edit() -> None:
     where = file.path()
     paths.make_private(where.parent)
     if not where.exists():
-        where.write_text(file.TEMPLATE, encoding="utf-8")
+        paths.replace_file(where, file.TEMPLATE)  # for the user alone: it may get secrets
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     try:
         done = subprocess.run([*shlex.split(editor), str(where)], check=False)

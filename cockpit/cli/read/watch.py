@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     if args.plain:
         from cockpit.cli.read import sentences
 
-        with connect.session(args, sources=("telemetry", "ray", "deaths")) as session:
+        with connect.session(args, sources=("telemetry", "ray", "failures")) as session:
             sentences.follow(session, args.run, max(1.0, args.every))
         return 0
     asyncio.run(_follow(connect.backend(args, kinds=()), args.run))

@@ -72,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
         return why_waiting.run(args)
     with connect.session(args, sources=SOURCES) as session:
         connect.wait_for(session, SOURCES)
-        session.add(builder.deaths_source(session))
-        connect.wait_for(session, ("deaths",))
+        session.add(builder.failures_source(session))
+        connect.wait_for(session, ("failures",))
         name, causes = _chosen(session, args.what)
         stuck = _stuck(session.store, args.what, session.clock())
     if args.output != "table":

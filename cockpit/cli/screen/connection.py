@@ -68,7 +68,7 @@ def _log_source(backend: Backend, session: Session) -> Callable[[str], Source | 
             return rank_log_source(dashboard, int(name), lambda: session.ask(job_of_run))
         if kind in ("pod", "previous"):
             return PodLogSource(backend, name, previous=kind == "previous")
-        if kind == "all":
+        if kind == "run":
             return RunLogSource(backend, name, lambda: session.ask(partial(job_and_pods, run=name)))
         return None
 

@@ -18,7 +18,7 @@ PACKAGES = (
 )
 """All of their modules."""
 MODULES = (
-    *("cockpit.sources.http.client", "cockpit.sources.ray.deaths"),
+    *("cockpit.sources.http.client", "cockpit.sources.ray.failures"),
     *("dotenv.parser", "encodings.idna", "pathspec"),
     *("importlib.readers", "pwd", "textual.system_commands"),
 )

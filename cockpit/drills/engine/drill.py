@@ -112,7 +112,8 @@ class Experiment:
             victims = await self._context.ask(
                 partial(target.choose, kind=found, spec=spec.target, random=random)
             )
-            order = Order(f"{self.id}.{number}", given, random, self.plan.blast_radius)
+            uids = {pod.name: pod.uid for pod in victims.pods}
+            order = Order(f"{self.id}.{number}", given, random, self.plan.blast_radius, uids)
             prepared = await found.prepare(self._context, victims, order)
             armed.append(Armed(spec, found, victims, prepared))
         await self._context.ask(partial(self._require_within, armed=armed))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 
@@ -92,13 +92,16 @@ def last_line(done: ExecResult) -> str:
     return (one_line(said[-1]) if said else "") or f"It ended with code {done.exit_code}."
 
 
-async def run_in_each(backend: Backend, calls: Iterable[tuple[str, ...]]) -> None:
+async def run_in_each(
+    backend: Backend, calls: Iterable[tuple[str, ...]], uids: Mapping[str, str]
+) -> None:
     """Run a script in several pods concurrently, each as `pod, script, *arguments`.
 
-    Raises an error after all have ended. Errors that leave unknown whether the script has begun
-    take precedence.
+    `uids` by pod, as for `Backend.exec`. Raises an error after all have ended. Errors that leave
+    unknown whether the script has begun take precedence.
     """
-    ran = await asyncio.gather(*(run(backend, *call) for call in calls), return_exceptions=True)
+    started = (run(backend, *call, uid=uids.get(call[0], "")) for call in calls)
+    ran = await asyncio.gather(*started, return_exceptions=True)
     failed = [result for result in ran if isinstance(result, BaseException)]
     for error in sorted(failed, key=lambda error: has_answered(error)):
         raise error
@@ -116,7 +119,7 @@ def prepared(
     listed = tuple(calls)
     return Prepared(
         lines=tuple(lines),
-        apply=lambda: run_in_each(context.backend, listed),
+        apply=lambda: run_in_each(context.backend, listed, order.uids),
         undo=tuple(undo),
         lasts_s=for_s,
         parameters=order.used,

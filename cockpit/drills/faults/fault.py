@@ -167,6 +167,8 @@ class Order(Struct, frozen=True):
     """The plan's seeded choice: the only source of chance."""
     blast_radius: BlastRadius = field(default_factory=BlastRadius)
     """For a fault that chooses targets later than when it is prepared."""
+    uids: Mapping[str, str] = field(default_factory=dict)
+    """Of the chosen pods, by name: nothing is done in a pod that was replaced under its name."""
 
     @property
     def used(self) -> dict[str, str]:

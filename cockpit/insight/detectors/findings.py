@@ -36,7 +36,7 @@ SOURCE_OF = {
     "object-store": "ray",
     "unused-gpus": "ray",
     failed_jobs.KIND: "ray",
-    out_of_memory.KIND: "deaths",
+    out_of_memory.KIND: "failures",
 }
 """Which source a kind is believed of; the rest are telemetry's."""
 WITHOUT_RUN = frozenset({failed_jobs.KIND, out_of_memory.KIND})

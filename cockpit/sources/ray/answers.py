@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -16,6 +17,11 @@ from cockpit.model.serve import Deployment, Replica
 from cockpit.model.text import clean_lines, one_line
 
 MIB = 1024 * 1024
+MESSAGE_CHARS = 24_000
+"""Of a job's message. Ray's have the last 20,000 characters of a log (`job_manager.py`)."""
+METADATA, VALUE_CHARS = 200, 20_000
+"""Entries of a job's metadata, and characters of one: the user who submits a job chooses them, and
+all are masked and shown."""
 LARGEST = 3
 """The number of processes to keep, largest memory use first."""
 
@@ -95,13 +101,13 @@ def job(raw: Mapping[str, Any]) -> Job:
         id=one_line(str(raw.get("submission_id") or raw.get("job_id") or "")),
         entrypoint=masked(one_line(str(raw.get("entrypoint") or ""), limit=2000)),
         status=JobStatus(raw["status"]),
-        message=masked_lines(clean_lines(str(raw.get("message") or ""))),
+        message=masked_lines(clean_lines(str(raw.get("message") or "")), MESSAGE_CHARS),
         started_s=_seconds(raw.get("start_time")),
         ended_s=_seconds(raw.get("end_time")),
         driver_node_id=one_line(str(raw.get("driver_node_id") or "")),
         metadata={
-            one_line(str(key)): masked_value(str(key), clean_lines(str(value)))
-            for key, value in (raw.get("metadata") or {}).items()
+            one_line(str(key)): masked_value(str(key), clean_lines(str(value)), VALUE_CHARS)
+            for key, value in islice((raw.get("metadata") or {}).items(), METADATA)
         },
         ray_id=one_line(str(raw.get("job_id") or "")),
     )

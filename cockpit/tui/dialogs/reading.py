@@ -110,9 +110,11 @@ def _json(text: str) -> str:
     """The YAML as JSON; the text itself if it is none, such as an error."""
     import yaml
 
+    from cockpit.model.decoding import limited_yaml
+
     try:
-        return json.dumps(yaml.load(text, yaml.CSafeLoader), indent=2, ensure_ascii=False)
-    except (yaml.YAMLError, TypeError):
+        return json.dumps(limited_yaml.loads(text), indent=2, ensure_ascii=False)
+    except (yaml.YAMLError, TypeError, ValueError, OverflowError):
         return text
 
 

@@ -186,6 +186,7 @@ class StatusLine(Line):
             style = f"${HEALTH_STYLES[store.health]}"
             message = store.health.value if store.ref else "connecting, no data yet"
             parts.append(Content.styled(f"● {message}", style))
+        more: list[str] = []
         if (run := current_run(store)) is not None:
             attempt = f" · attempt {run.attempt.number}" if run.attempt else ""
             parts += [
@@ -196,9 +197,7 @@ class StatusLine(Line):
             ]
             if is_going(run) and stall(run, state.now_s) is not None:
                 parts.append(Content.styled(" STALLED", "bold $bad"))
-            parts.append(attempt)
-            if run.step:
-                parts.append(f" · step {run.step:,}")
+            more = [attempt, f" · step {run.step:,}" if run.step else ""]
         stale = stale_source_rows(state)
         if stale:
             text = "  ".join(
@@ -207,10 +206,16 @@ class StatusLine(Line):
             )
             right = Content.styled(f"⚠ {text} ", "$warning")
         else:
+            right = Content()
+        left, width = Content.assemble(*parts), self.size.width
+        for part in more:  # whole, or not at all
+            if left.cell_length + len(part) + right.cell_length < width:
+                left = Content.assemble(left, part)
+        if not stale:
             right = Content.styled(f"{state.route} " if state.route else "", "$muted")
-            if sum(len(part) for part in parts) + len(right) > self.size.width:
+            if left.cell_length + right.cell_length > width:
                 right = Content()
-        self.show(_spread(Content.assemble(*parts), right, self.size.width))
+        self.show(_spread(left, right, width))
 
 
 class DrillLine(Line):

@@ -74,7 +74,7 @@ class Inspecting(ComparingRuns):
     async def action_all_logs(self) -> None:
         """Show all logs of the run, merged by time; without a run, those of the newest job."""
         run = current_run(self.cockpit.store)
-        await self.show_log(f"all:{run.id if run is not None else ''}")
+        await self.show_log(f"run:{run.id if run is not None else ''}")
 
     async def action_previous(self) -> None:
         name = self.pod()

@@ -48,7 +48,7 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
         yield KeyBar()
 
     async def on_mount(self) -> None:
-        await self.action_view(self.view_name)
+        await self._show(self.view_name)
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.draw_now)
@@ -76,6 +76,11 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
     # -- moving between views
 
     async def action_view(self, name: str) -> None:
+        await self._show(name)
+        self.view.to_start()
+        self.draw_now()
+
+    async def _show(self, name: str) -> None:
         """Show that view; each is created when it is first shown."""
         self.view_name = name
         # Without a cluster only the fleet and the recordings have data.
@@ -104,7 +109,7 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
             if switched and view.is_mounted:
                 view.forget()
         name = "overview" if switched and self.view_name == "fleet" else self.view_name
-        await self.action_view(name if self.cockpit.session is not None else "fleet")
+        await self._show(name if self.cockpit.session is not None else "fleet")
 
     def draw_now(self) -> None:
         """Also while the UI is paused: the user has changed the selection."""
@@ -152,7 +157,7 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
     async def show_log(self, stream: str) -> None:
         from cockpit.tui.views.jobs.view import JobsView
 
-        await self.action_view("jobs")
+        await self._show("jobs")
         view = self.view
         if isinstance(view, JobsView):
             view.follow(stream)

@@ -95,6 +95,9 @@ class View(Vertical):
         """Those of the view's keys that do something now."""
         return keys
 
+    def to_start(self) -> None:
+        """The user has chosen the view, by its key, its title or a command."""
+
     def back(self) -> bool:
         """Leave or close what is open in the view; whether there was something."""
         return False

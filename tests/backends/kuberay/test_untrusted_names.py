@@ -16,7 +16,9 @@ from cockpit.backends.kuberay.api.kubeconfig import KubeContext
 from cockpit.backends.kuberay.backend import KubeRayBackend
 from cockpit.backends.kuberay.dashboard import Dashboards
 from cockpit.backends.kuberay.resources import rayjob
+from cockpit.backends.kuberay.resources.event import announce
 from cockpit.backends.kuberay.resources.raycluster import ray_cluster
+from cockpit.backends.protocol import Change
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
 from tests.sources.raw_server import RawServer, http
@@ -153,3 +155,15 @@ async def test_cluster_name_in_a_rayjobs_status_is_checked(api: RawServer) -> No
     for name, namespace in (("../x", "ml"), ("demo", "../x"), ("", "ml")):
         with pytest.raises(UsageError):
             KubeRayBackend(credentials(api), ClusterRef("kuberay", name, namespace, "here"))
+
+
+@pytest.mark.parametrize("name", ["../secrets/x", "../../../../../api/v1/nodes/n", "a b", "%2e%2e"])
+async def test_id_of_a_job_that_is_no_name_chooses_no_object_for_the_event(
+    api: RawServer, name: str
+) -> None:
+    client = KubeClient(credentials(api))
+    ref = ClusterRef("kuberay", "demo", "ml", "here")
+    for kind in ("Job", "RayJob", "RayCluster", "Node"):
+        await announce(client, ref, Change("stop", kind, name), "jane")
+    await client.aclose()
+    assert paths(api) == []

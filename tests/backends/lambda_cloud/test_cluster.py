@@ -15,7 +15,9 @@ import pytest
 from cockpit.actions import audit
 from cockpit.backends.lambda_cloud import api, setup, spending, state
 from cockpit.backends.lambda_cloud.api import Pace
+from cockpit.backends.lambda_cloud.cluster import _address
 from cockpit.cli.main import main
+from cockpit.model.error import CockpitError
 from tests.backends.lambda_cloud.conftest import described_in
 from tests.lambda_cloud import KEY, LambdaCloud, Refused
 from tests.local_cluster import separate_state
@@ -178,3 +180,10 @@ def test_hybrid_cluster_keeps_its_record_until_the_head_on_premises_is_clean(
         head.start()
         assert main(["down", "--on", "lambda", path, "--yes"]) == 0
         assert state.load(name) is None
+
+
+@pytest.mark.parametrize("given", [None, "", "gpu-1", "fe80::1%x\n  ProxyCommand evil"])
+def test_address_of_the_api_that_is_no_address_reaches_no_file_of_ssh(given: str | None) -> None:
+    with pytest.raises(CockpitError, match="The instance of gpu-1 has no address"):
+        _address("gpu-1", given)
+    assert _address("gpu-1", "fe80::1%eth0") == "fe80::1%eth0"

@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,11 +16,13 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from cockpit.backends.local.pods.process import identify, is_alive
+from cockpit.backends.protocol import ExecResult
+from cockpit.backends.ssh import calls
 from cockpit.backends.ssh.calls import MODULES, Agent, agent_text
 from cockpit.backends.ssh.connection import Connection
-from cockpit.backends.ssh.description import Hosts
+from cockpit.backends.ssh.description import Host, Hosts
 from cockpit.backends.ssh.node import start_request
-from cockpit.backends.ssh.state import ClusterRecord, HostState, PodState, host_state
+from cockpit.backends.ssh.state import ClusterRecord, HostState, PodState, Token, host_state
 from cockpit.model.error import CockpitError, ReplacedError, UnreachableError, UsageError
 from tests.local_cluster import until
 from tests.ssh_cluster import description, sleeping_python
@@ -61,6 +63,31 @@ def _defined(statement: ast.stmt) -> list[str]:
         return [statement.name]
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+class Answering(Connection):
+    """A host with this output for each call; None: it never answers."""
+
+    def __init__(self, output: str | None) -> None:
+        super().__init__(Host("gpu-1", "10.0.0.1", "gpu-1", "gpu"), Path("/none"), "c")
+        self._answer = output
+
+    async def run(self, argv: Sequence[str], *, data: bytes = b"") -> ExecResult:
+        if self._answer is None:
+            await asyncio.Event().wait()
+        return ExecResult(0, self._answer or "", "")
+
+
+@pytest.mark.parametrize("output", ["", "{}", '{"token": 3}', '{"token": ["x"]}', "[]", "not JSON"])
+async def test_answer_of_another_kind_is_an_error(output: str) -> None:
+    with pytest.raises(UnreachableError, match="The answer of host gpu-1"):
+        await Agent(Answering(output), "lab").ask_for(Token, "token", {})
+
+
+async def test_agent_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "ANSWER_S", 0.1)
+    with pytest.raises(UnreachableError, match="The agent on host gpu-1 does not answer"):
+        await Agent(Answering(None), "lab").ask("facts", {})
 
 
 @pytest.fixture

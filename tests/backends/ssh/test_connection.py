@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from cockpit.backends.local.pods.process import identify, is_alive
 from cockpit.backends.ssh import connection as module
 from cockpit.backends.ssh.connection import Connection
+from cockpit.backends.ssh.description import Host
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
 from tests.backends.ssh.conftest import host_of
 from tests.local_cluster import until
@@ -125,6 +127,36 @@ async def test_missing_ssh_is_named(
     monkeypatch.setenv("PATH", str(folder))
     with pytest.raises(CockpitError, match="no program ssh"):
         await Connection(host_of(sshd), folder, "c", str(sshd.config)).open()
+
+
+def ssh_is(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = folder / "ssh"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+async def test_login_that_hangs_is_given_up(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh_is("exec sleep 600", tmp_path, monkeypatch)
+    monkeypatch.setattr(module, "LOGIN_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(module, "ENDED_WITHIN_S", 0.1)
+    opened = Connection(Host("gpu-1", "10.0.0.1", "gpu-1", "gpu"), folder, "c")
+    with pytest.raises(UnreachableError, match="Host gpu-1 does not answer") as refused:
+        await opened.open()
+    assert refused.value.todo == "Try it by hand: ssh gpu-1"
+    assert not opened.is_open
+
+
+async def test_errors_of_a_login_are_bounded(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh_is("exec >&-; exec dd if=/dev/zero of=/dev/stderr bs=4096", tmp_path, monkeypatch)
+    monkeypatch.setattr(module, "OUTPUT_LIMIT_BYTES", 1000)
+    monkeypatch.setattr(module, "ENDED_WITHIN_S", 0.1)
+    with pytest.raises(CockpitError, match="was ended"):
+        await Connection(Host("gpu-1", "10.0.0.1", "gpu-1", "gpu"), folder, "c").open()
 
 
 async def test_output_is_bounded(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:

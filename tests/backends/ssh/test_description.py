@@ -69,6 +69,7 @@ def test_host_is_found_by_the_name_of_its_pod() -> None:
         ("[[host]]\naddress = 1\n", 1, "name is missing"),
         ('[[host]]\nname = "-x"\n', 2, "name is '-x'"),
         ('[[host]]\nname = "a"\naddress = "gpu-1"\n', 3, "the address of host 'a' is 'gpu-1'"),
+        ('[[host]]\nname = "a"\naddress = "fe80::1%e\\n#"\n', 3, "the address of host 'a' is"),
         ('[[host]]\nname = "a"\naddress = "10.0.0.2"\n', 1, "one host is the head"),
         (HEAD + HEAD, 6, "two hosts have the name 'head'"),
         (HEAD + HEAD.replace('"head"', '"b"'), 7, "two hosts have the address '10.0.0.1'"),

@@ -37,6 +37,8 @@ def test_living_nodes_are_hosts_with_what_they_offer() -> None:
     [
         ([WORKER], "0 living heads"),
         ([HEAD, WORKER, replace(WORKER, id="d")], "Several Ray nodes have the address 10.0.0.2"),
+        ([HEAD, replace(WORKER, ip='1" ssh = "x')], "is no IP address"),
+        ([HEAD, replace(WORKER, ip='fe80::1%x"\npython = "evil')], "is no IP address"),
     ],
 )
 def test_nodes_that_cannot_be_a_cluster_on_hosts_are_refused(nodes: list[Node], what: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from cockpit.backends.local.spec import GroupSpec
@@ -11,6 +13,7 @@ from cockpit.backends.ssh.description import Host, parse
 from cockpit.backends.ssh.operator import LOST_AFTER_S, End, Start, plan
 from cockpit.backends.ssh.state import ClusterRecord, HostState, PodState, host_state
 from cockpit.model.cluster import NodeType, Pod, PodPhase
+from cockpit.model.error import UnreachableError
 
 HOSTS = parse(
     '[[host]]\nname = "head"\naddress = "10.0.0.1"\nhead = true\n'
@@ -103,17 +106,34 @@ def test_nothing_is_decided_while_the_head_s_host_is_lost() -> None:
     assert decided(wanted(3), running(pod(HEAD)), {"head": NOW}) == []
 
 
+CLAIMED = {
+    "name": "a-x1abc", "group": "head\x1b[2J", "node_type": "head", "phase": "Running",
+    "ready": True, "ip": "10.0.0.9", "host": "b\x1b]0;x\x07",
+}  # fmt: skip
+STATE = {
+    "pod": CLAIMED, "head_uid": "u", "over": False, "shown": True, "started_s": 1.0,
+    "terminating": False, "ended_s": None, "reason": "",
+}  # fmt: skip
+HOST = Host("a", "10.0.0.2", "a", "workers")
+
+
+@pytest.mark.parametrize("time_s", [1e300, -1e300, float("nan"), float("inf")])
+def test_state_with_a_time_that_has_no_date_is_refused(time_s: float) -> None:
+    for odd in (
+        STATE | {"started_s": time_s},
+        STATE | {"ended_s": time_s},
+        STATE | {"pod": CLAIMED | {"created_s": time_s}},
+        STATE | {"pod": CLAIMED | {"ended_s": time_s}},
+    ):
+        with pytest.raises(UnreachableError, match="The state of host a is not understood"):
+            host_state({"pods": [odd]}, HOST)
+    cluster = to_builtins(replace(wanted(1), created_s=time_s))
+    with pytest.raises(UnreachableError, match="The state of host a is not understood"):
+        host_state({"cluster": cluster}, HOST)
+
+
 def test_an_agent_cannot_claim_to_be_another_host() -> None:
-    claimed = {
-        "name": "a-x1abc", "group": "head\x1b[2J", "node_type": "head", "phase": "Running",
-        "ready": True, "ip": "10.0.0.9", "host": "b\x1b]0;x\x07",
-    }  # fmt: skip
-    state = {
-        "pod": claimed, "head_uid": "u", "over": False, "shown": True, "started_s": 1.0,
-        "terminating": False, "ended_s": None, "reason": "",
-    }  # fmt: skip
-    host = Host("a", "10.0.0.2", "a", "workers")
-    [found] = host_state({"pods": [state]}, host).pods
+    [found] = host_state({"pods": [STATE]}, HOST).pods
     pod = found.pod
     assert (pod.group, pod.node_type.value, pod.ip, pod.host) == (
         "workers",

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cockpit.backends.kuberay.api.client import KubeClient
+from cockpit.backends.kuberay.api.fields import checked
 from cockpit.backends.protocol import Change
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError
@@ -38,7 +39,8 @@ async def announce(client: KubeClient, ref: ClusterRef, change: Change, who: str
     namespace = ref.namespace if scope else "default"
     try:
         if change.kind != "Pod":  # a killed pod is deleted before it could be read
-            found = await client.get(f"{api}{scope}/{plural}/{change.name}")
+            name = checked(change.kind, change.name)  # a job's id is any text of its author
+            found = await client.get(f"{api}{scope}/{plural}/{name}")
             about["uid"] = found["metadata"]["uid"]
         await client.create(
             f"/api/v1/namespaces/{namespace}/events",

@@ -137,7 +137,7 @@ def _waits(measured: Recovery, *, lasts: bool = False) -> str:
     if is_open(measured):
         may_come = f"{Milestone.THROUGHPUT_BACK.value} or {Milestone.ATTEMPT_ENDED.value}"
         what = "end of the fault" if lasts else may_come
-    return f"{after}waiting for: {what}"
+    return f"{after}waits for {what}"
 
 
 def probe_lines(probes: Sequence[ProbeResult], most: int) -> list[StyledLine]:

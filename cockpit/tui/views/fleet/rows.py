@@ -79,19 +79,21 @@ def fleet_rows(
     return rows
 
 
-def totals(fleet: Store) -> str:
-    """A summary of the fleet in one line."""
+def totals(fleet: Store, width: int) -> str:
+    """A summary of the fleet in one line, with as many of its parts as fit into `width` cells."""
     names = contexts(fleet)
     found = [summary for name in names for summary in fleet.fleet.get(name, ())]
     lost = sum(not state.ok for state in fleet.sources.values() if state.name.startswith(SOURCE))
-    parts = [
-        f"{plural(len(found), 'cluster')} in {plural(len(names), 'context')}",
-        f"{sum(c.ready for c in found):,} of {sum(c.desired for c in found):,} workers ready",
-    ]
+    parts = [f"{plural(len(found), 'cluster')} in {plural(len(names), 'context')}"]
+    if lost:
+        parts.append(f"{lost:,} without an answer")
+    parts.append(
+        f"{sum(c.ready for c in found):,} of {sum(c.desired for c in found):,} workers ready"
+    )
     if gpus := sum(c.gpus for c in found):
         parts.append(f"{gpus:,g} GPUs")
-    if lost:
-        parts.append(f"{plural(lost, 'context')} without an answer")
+    while len(parts) > 1 and len(" · ".join(parts)) > width:
+        parts.pop()
     return " · ".join(parts)
 
 

@@ -106,7 +106,10 @@ class FleetView(SortedView):
             return heading(title, shown, of, self.order)
         if where:
             return f"{title} · only {where} (esc shows all)"
-        return f"{title} · {totals(state.fleet)}" if state.fleet else title
+        if not state.fleet:
+            return title
+        room = (self.size.width or self.app.size.width) - len(f"─{title} · ─")
+        return f"{title} · {totals(state.fleet, room)}"
 
     def forget(self) -> None:
         self._met = False

@@ -91,7 +91,7 @@ class HangPage(DetailScreen, ScrollKeys):
         run = current_run(self.cockpit.store)
         if isinstance(below, ShowsLogs):
             self.dismiss(None)
-            await below.show_log(f"all:{run.id if run is not None else ''}")
+            await below.show_log(f"run:{run.id if run is not None else ''}")
 
 
 def content(

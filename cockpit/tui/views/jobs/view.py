@@ -19,8 +19,8 @@ from cockpit.tui.views.sorted_view import SortedView
 from cockpit.tui.widgets.log.view import LogView
 from cockpit.tui.widgets.table.table import LineTable
 
-ALL = "all:"
-"""The prefix of the streams of all logs of a run."""
+RUN = "run:"
+"""The prefix of the streams of all logs of a run; with nothing after it, of the newest."""
 NO_LINES = "No lines yet. Press enter on a job to show its log."
 NO_LINES_OF_ALL = "No lines yet. Press esc to list the jobs."
 
@@ -63,20 +63,20 @@ class JobsView(SortedView):
             self._start_source()
         log = self.query_one(LogView)
         entitle(log, f"{self._heading(state)}{self._state(state)}")
-        log.set_empty(NO_LINES_OF_ALL if self.stream.startswith(ALL) else NO_LINES)
+        log.set_empty(NO_LINES_OF_ALL if self.stream.startswith(RUN) else NO_LINES)
         log.show(state.store.logs.get(self.stream, self._empty))
 
     def _heading(self, state: ViewState) -> str:
-        if not self.stream.startswith(ALL):
+        if not self.stream.startswith(RUN):
             return f"Log · {self.stream}" if self.stream else "Log"
-        run = state.store.runs.get(self.stream.removeprefix(ALL))
+        run = state.store.runs.get(self.stream.removeprefix(RUN))
         of = f"run {run.name or run.id}" if run is not None else "the newest run or job"
         return f"All logs of {of}, by time · e first error · esc jobs"
 
     def _state(self, state: ViewState) -> str:
         source = state.store.sources.get(self.stream)
         if source is None:
-            if self.stream.startswith(ALL) and self.stream not in state.store.logs:
+            if self.stream.startswith(RUN) and self.stream not in state.store.logs:
                 return " · reading" if self.stream in self._sources else " · not available here"
             waits = _awaits_submission(state.store, self.stream)
             return " · waiting until the operator has submitted the job" if waits else ""
@@ -87,8 +87,8 @@ class JobsView(SortedView):
     def follow(self, stream: str) -> None:
         """Show that log; its source is started on first use."""
         self.stream = stream
-        self.set_class(stream.startswith(ALL), "-all")
-        if stream.startswith(ALL):
+        self.set_class(stream.startswith(RUN), "-all")
+        if stream.startswith(RUN):
             self.query_one(LogView).focus(scroll_visible=False)
 
     def target(self) -> Target | None:
@@ -99,6 +99,10 @@ class JobsView(SortedView):
         if not self.has_class("-all"):
             return keys
         return tuple(key for key in keys if key.everywhere or key.id == "filter")
+
+    def to_start(self) -> None:
+        """The key of the view always shows the jobs: all logs have a key of their own."""
+        self.back()
 
     def back(self) -> bool:
         """From all logs to the jobs."""

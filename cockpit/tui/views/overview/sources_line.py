@@ -9,7 +9,7 @@ from cockpit.store.selectors import STALE_AFTER_S, age_s
 from cockpit.store.store import SourceState
 from cockpit.tui.view_state import ViewState
 
-ORDER = ("backend", "ray", "telemetry", "train", "deaths", "prometheus", "mlflow")
+ORDER = ("backend", "ray", "telemetry", "train", "failures", "prometheus", "mlflow")
 """Sources that are always listed, first; others, such as a followed log, come after."""
 
 
@@ -31,7 +31,7 @@ def sources_line(view_state: ViewState, width: int) -> Content:
 
 def _piece(state: SourceState, now_s: float) -> Content:
     if state.absent:
-        return Content.styled(f"  {state.name} {format.DASH}", "$muted 60%")
+        return Content.styled(f"  {_shown(state.name)} {format.DASH}", "$muted 60%")
     age = age_s(state.ok_s, now_s)
     overdue_s = age_s(max(state.ok_s or 0.0, state.retry_at_s or 0.0), now_s)
     if not state.ok:
@@ -41,5 +41,14 @@ def _piece(state: SourceState, now_s: float) -> Content:
     else:
         text, style = format.age(age), "$good"
     return Content.assemble(
-        Content.styled(f"  {state.name} ", "$muted"), Content.styled(text, style)
+        Content.styled(f"  {_shown(state.name)} ", "$muted"), Content.styled(text, style)
     )
+
+
+def _shown(name: str) -> str:
+    """The name; a followed log is `log of job NAME`."""
+    kind, colon, of = name.partition(":")
+    if not colon:
+        return name
+    kind = {"previous": "pod before its restart"}.get(kind, kind)
+    return f"log of {kind} {of}" if of else f"log of the newest {kind}"

@@ -68,8 +68,9 @@ _Field: TypeAlias = Field[TrialLine]
 
 
 def counts(trials: Sequence[Trial]) -> list[tuple[TrialStatus, int]]:
-    """How many trials are in each status that some are in."""
-    found = ((status, sum(t.status is status for t in trials)) for status in TrialStatus)
+    """How many trials are in each status that some are in; errors first, as a line may be cut."""
+    statuses = sorted(TrialStatus, key=lambda status: status is not TrialStatus.ERROR)
+    found = ((status, sum(t.status is status for t in trials)) for status in statuses)
     return [(status, number) for status, number in found if number]
 
 

@@ -32,13 +32,13 @@ _ERROR = re.compile(
 )
 
 
-class DeathsSource(PollingSource):
-    """Yield MemoryKillsListed, LogExcerpted for each log of a failure, and SourceHealth (`deaths`).
+class FailuresSource(PollingSource):
+    """Yield MemoryKillsListed, LogExcerpted for each log of a failure, and SourceHealth.
 
     `ends` returns the failures whose logs are to be read. It is awaited on the loop of this source.
     """
 
-    name = "deaths"
+    name = "failures"
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The source of deaths: kills of the memory monitor, and logs of what ended badly, each once."""
+"""The source of failures: kills of the memory monitor, and logs of what ended badly, each once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cockpit.model.event import Event, LogExcerpted, MemoryKillsListed, SourceHe
 from cockpit.model.run import Placement
 from cockpit.sources.ray import answers
 from cockpit.sources.ray.dashboard import Dashboard
-from cockpit.sources.ray.deaths import KEPT_ERRORS, KEPT_LINES, DeathsSource, chosen
+from cockpit.sources.ray.failures import KEPT_ERRORS, KEPT_LINES, FailuresSource, chosen
 from tests.sources.fake_dashboard import HEAD, FakeDashboard
 
 RAW = {
@@ -67,7 +67,7 @@ class Kills(Dashboard):
         return self.kills
 
 
-def polled(source: DeathsSource) -> list[Event]:
+def polled(source: FailuresSource) -> list[Event]:
     async def run() -> list[Event]:
         return [event async for event in source.poll()]
 
@@ -77,7 +77,7 @@ def polled(source: DeathsSource) -> list[Event]:
 def test_kills_are_listed_when_they_change_and_asked_for_rarely() -> None:
     killed = MemoryKill("w", "n", "10.0.0.1", 1, 5.0)
     dashboard, clock = Kills(killed), [100.0]
-    source = DeathsSource(dashboard, monotonic=lambda: clock[0])
+    source = FailuresSource(dashboard, monotonic=lambda: clock[0])
     assert [type(event) for event in polled(source)] == [MemoryKillsListed, SourceHealth]
     assert [type(event) for event in polled(source)] == [SourceHealth]
     assert dashboard.times == 1
@@ -100,7 +100,7 @@ def test_log_of_a_failed_job_is_read_once() -> None:
             return [BadEnd("job-1"), BadEnd("gone")]
 
         async with fake.serve(), Dashboard(fake.route) as dashboard:
-            source = DeathsSource(dashboard, ends)
+            source = FailuresSource(dashboard, ends)
             found: list[Event] = []
             for _ in range(5):
                 found += [event async for event in source.poll()]
@@ -122,7 +122,7 @@ def test_standard_error_of_a_rank_is_found_by_its_process() -> None:
             return [BadEnd("job-1", "run-1", 2, (Placement(1, HEAD, "10.0.0.1", 4711),))]
 
         async with fake.serve(), Dashboard(fake.route) as dashboard:
-            return [event async for event in DeathsSource(dashboard, ends).poll()]
+            return [event async for event in FailuresSource(dashboard, ends).poll()]
 
     [excerpt] = [event for event in asyncio.run(run()) if isinstance(event, LogExcerpted)]
     assert (excerpt.run_id, excerpt.attempt, excerpt.rank) == ("run-1", 2, 1)
