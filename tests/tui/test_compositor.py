@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import pytest
+from rich.console import Console
 from textual._compositor import Compositor
+from textual.content import Content
 from textual.geometry import Region
 from textual.strip import Strip
 
-from cockpit.tui.terminal.compositor import FrontCompositor
+from cockpit.tui.main.frame import Tabs
+from cockpit.tui.terminal.compositor import FrontCompositor, SpansUpdate
 from tests.tui import headless
 from tests.tui.conftest import Open
 from tests.tui.simulated_kubernetes import kube, many
@@ -88,3 +92,28 @@ async def test_scrolled_table_is_drawn_without_what_is_behind_it(
         await seen.press("j")
         await seen.pilot.pause()
         assert 0 < len(drawn) <= 4, "the table, its scrollbar, and the text below it"
+
+
+async def test_only_the_changed_cells_of_a_line_are_sent(
+    cockpit: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    render = SpansUpdate.render_segments
+
+    def note(self: SpansUpdate, console: Console) -> str:
+        sent.append(render(self, console))
+        return sent[-1]
+
+    monkeypatch.setattr(SpansUpdate, "render_segments", note)
+    async with cockpit(simulation=kube(), size=(200, 50)) as seen:
+        await seen.press("4")
+        screen = seen.pilot.app.screen
+        tabs = screen.query_one(Tabs)
+        tabs.show(Content("cockpit 10:00:07").pad_right(184))
+        await seen.pilot.pause()
+        tabs.show(Content("cockpit 10:00:18").pad_right(184))
+        screen._compositor.update_widgets({tabs})
+        update = screen._compositor.render_partial_update()
+        assert update is not None
+        text = update.render_segments(seen.pilot.app.console)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", text) == "\x1b[1;15H18"
