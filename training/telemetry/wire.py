@@ -201,7 +201,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """The ranks' records that arrived during one tick of the aggregator.
+    """Records of ranks: those of one push, or, in a large world, those of about a second.
 
     In a large world `ranks` are some of them, which alternate, plus the outliers, and `spreads` are
     over all.
