@@ -471,7 +471,8 @@ class Record:
     """One line: its number in the file, its time (Unix seconds), and its record.
 
     `t` is by the clock of the process that observed it, so it can decrease a little from line to
-    line. A record whose writer died before it was acknowledged may occur twice, with two numbers.
+    line. A record of the controller whose writer died before it was acknowledged may occur twice,
+    with two numbers.
     """
 
     seq: int
