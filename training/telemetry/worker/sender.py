@@ -60,6 +60,10 @@ class ActorSink:
         try:
             ray.get(self._call)
             self._sent = ()
+        except ray.exceptions.RayTaskError as error:
+            # It would fail again, and hold up all later records.
+            log.info("telemetry: the aggregator could not take a record (%s)", error)
+            self._sent = ()
         except ray.exceptions.RayError as error:
             # It or its node died; it is restarted, or the controller creates another.
             log.info("telemetry: the aggregator does not answer (%s)", error)
