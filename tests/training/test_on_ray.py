@@ -192,9 +192,10 @@ class Dying(aggregator.AggregatorActor):
 (folder / "before-2").touch()
 (folder / "after-3").touch()
 ray.init()
-aggregator.AggregatorActor = Dying
 job = ray.get_runtime_context().get_job_id()
-sink = ActorSink("r", job, aggregator.connect(job))
+named = {"name": aggregator._name(job), "namespace": aggregator.NAMESPACE}
+actor = ray.remote(Dying).options(num_cpus=0, max_restarts=-1, **named).remote(job)
+sink = ActorSink("r", job, actor)
 for step in range(1, 5):
     sink.send(Steps(rank=0, attempt=1, t=time.time(), step=step, first_step=step, steps_total=step))
     if step == 4:  # while the last one is in flight
@@ -212,7 +213,7 @@ def test_aggregator_killed_before_or_after_a_write_neither_loses_nor_repeats_the
     script, folder = cluster.directory / "dying.py", cluster.directory / "dying"
     script.write_text(DYING)
     folder.mkdir()
-    outcome = drive(cluster, [str(script), str(folder)])
+    outcome = drive(cluster, [str(script), str(folder)], limit_s=300)
     assert outcome.code == 0, outcome.output[-4000:]
     assert covered(outcome.records, 0, 1) == [1, 2, 3, 4, 5]
     assert [record.seq for record in outcome.records] == list(range(1, len(outcome.records) + 1))
