@@ -61,7 +61,7 @@ class ActorSink:
             ray.get(self._call)
             self._sent = ()
         except ray.exceptions.RayTaskError as error:
-            # It would fail again, and hold up all later records.
+            # It would fail again, and block all later records.
             log.info("telemetry: the aggregator could not take a record (%s)", error)
             self._sent = ()
         except ray.exceptions.RayError as error:
