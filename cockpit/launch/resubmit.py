@@ -38,6 +38,18 @@ def was_lost(job: Job) -> bool:
     return job.status is JobStatus.FAILED and job.message.startswith(LOST)
 
 
+async def already_running(dashboard: Dashboard, spec: LaunchSpec) -> LaunchSpec | None:
+    """The spec with the id of the job that runs its command, if there is one.
+
+    A process that waits for a job may be replaced by another one, which launches the same command:
+    a second job with the same run name would write to the same checkpoints.
+    """
+    for job in await dashboard.jobs():
+        if not job.status.is_over and job.entrypoint == spec.command:
+            return replace(spec, submission_id=job.id)
+    return None
+
+
 async def submit_and_resubmit(
     dashboard: Dashboard,
     spec: LaunchSpec,

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -25,7 +26,8 @@ from cockpit.backends.local.pods.process import (
     kill,
 )
 
-UID = "feedbeef"
+UID = uuid4().hex[:8]
+"""Unique: tests run side by side, and one of them ends all processes of its cluster."""
 MARKED = {CLUSTER_VARIABLE: UID, POD_VARIABLE: "p1", "PATH": os.defpath}
 Start = Callable[[dict[str, str], Path], subprocess.Popen[bytes]]
 

@@ -1,11 +1,13 @@
 """How long a run takes to recover: `python -m tests.bench.recovery [CASE…] [--drills 5] …`.
 
-Each case is a real run of `training.jobs.checkpointed` with 2 ranks, on local pods or, with
-`--on testbed`, on those of the test Kubernetes; under each profile it gets a cluster of its own,
-with the profile's settings in pods and job. Then drills, one after the other, each when the run
-has settled: all pods ready, all ranks stepping, for SETTLE_S. The instants are those that cockpit
-shows (`cockpit.insight.recovery.measurement`). It takes most of an hour; what a file of `--rows`
-has already is not measured again.
+Each case is a real run with 2 ranks, of `training.jobs.checkpointed` or of a script without cockpit
+(tests/training/scripts/plain_torch.py), on local pods or, with `--on testbed`, on those of the test
+Kubernetes; under each profile it gets a cluster of its own, with the profile's settings in pods and
+job. Then drills, one after the other, each when the run has settled: all pods ready, all ranks
+stepping, for SETTLE_S. With `--by-turns` each drill has a new cluster, and the profiles alternate,
+so that a change of the load meets both. The instants are those that cockpit shows
+(`cockpit.insight.recovery.measurement`). It takes more than an hour; what a file of `--rows` has
+already is not measured again.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import os
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -46,6 +49,7 @@ from tests.cluster.testbed import Testbed
 from tests.local_cluster import running_cluster
 
 RANKS = 2
+SCRIPT = Path(__file__).parents[1] / "training" / "scripts" / "plain_torch.py"
 SETTLE_S = 40.0
 """Long enough for the spares of the fast profile to be there."""
 PACE_S = 60.0
@@ -70,6 +74,8 @@ class Case:
     profiles: tuple[str, ...] = ("fast", "default")
     waits_for_gcs: bool = True
     """Its pods have the operator's init container; the test Kubernetes alone has one."""
+    is_script: bool = False
+    """The run is of the script, which reports no steps: its first step is its first report."""
     within_s: float | None = None
     """Promised of the fast profile, from the fault to the first new step."""
     detected_within_s: float | None = None
@@ -95,6 +101,16 @@ CASES = {
     "rank-kill": Case("KILL", "a rank's process is killed", within_s=10.0),
     "rank-freeze": Case(
         "STOP", "a rank's process is frozen", profiles=("fast",), detected_within_s=30.0
+    ),
+    "script-spare": Case(
+        "pod-kill",
+        "a pod of an unmodified script is killed, and a spare pod exists",
+        pods=RANKS + 1,
+        is_script=True,
+        within_s=10.0,
+    ),
+    "script-rank-kill": Case(
+        "KILL", "a rank's process of an unmodified script is killed", is_script=True, within_s=10.0
     ),
 }
 TIMES_FASTER = 4.0
@@ -171,7 +187,7 @@ def measure(
             checkpoint = _checkpoint_step(session.store)
             drill = session.call(_inject(session, case, rank=RANKS - 1 - number % RANKS))
             measured = _follow(session, drill)
-            pace_percent = _pace(session, drill, measured)
+            pace_percent = _pace(session, case, drill, measured)
             caught_up = recovery(session.store, drill)
             again = measured.resumed_step
             yield Row(
@@ -192,13 +208,14 @@ def measure(
 
 
 async def _launch(backend: Backend, case: Case, profile: RecoveryProfile, storage: str) -> None:
-    settings = {
-        "storage_path": storage,
-        "epochs": "100000",
-        "max_failures": "-1",
-        "min_workers": str(case.min_workers),
-    }
-    spec = submission.bundled_spec("checkpointed", settings, RANKS)
+    settings = {"storage_path": storage, "epochs": "100000", "max_failures": "-1"}
+    if case.is_script:
+        argv = ("python", SCRIPT.name, "--name=bench")
+        given = (f"--{name.replace('_', '-')}={value}" for name, value in settings.items())
+        spec = submission.script_spec((*argv, *given), SCRIPT.parent)
+    else:
+        settings["min_workers"] = str(case.min_workers)
+        spec = submission.bundled_spec("checkpointed", settings, RANKS)
     async with Dashboard(backend.dashboard) as dashboard:
         await submission.launch(dashboard, replace(spec, recovery=profile))
 
@@ -270,16 +287,24 @@ def _follow(session: Session, drill: Drill) -> Recovery:
     return recovery(session.store, drill)
 
 
-def _pace(session: Session, drill: Drill, measured: Recovery) -> float | None:
-    """Wait for PACE_S of the new attempt, and compare its throughput with that before the fault."""
+def _pace(session: Session, case: Case, drill: Drill, measured: Recovery) -> float | None:
+    """Wait for PACE_S of the new attempt, and compare its throughput with that before the fault.
+
+    Of a script: the number of its reports.
+    """
     if measured.first_step_s is None:
         return None
     first_s = drill.injected_s + measured.first_step_s
     session.wait(lambda store: session.clock() > first_s + PACE_S, PACE_S + NUMBERED_TIMEOUT_S)
-    curve = session.store.runs[drill.run_id].curves["samples_per_s"]
+    run = session.store.runs[drill.run_id]
+    curve = run.reported["loss"] if case.is_script else run.curves["samples_per_s"]
     old = [value for at_s, value in curve if drill.injected_s - SETTLE_S < at_s < drill.injected_s]
     new = [value for at_s, value in curve if first_s < at_s <= first_s + PACE_S]
-    return 100.0 * statistics.fmean(new) / statistics.fmean(old) if old and new else None
+    if not old or not new:
+        return None
+    if case.is_script:
+        return 100.0 * (len(new) / PACE_S) / (len(old) / SETTLE_S)
+    return 100.0 * statistics.fmean(new) / statistics.fmean(old)
 
 
 def tabled(rows: Sequence[Row], place: str, began: str) -> Table:
@@ -374,8 +399,25 @@ def measured_rows(file: Path | None) -> list[Row]:
     return [Row(**json.loads(line)) for line in file.read_text().splitlines()]
 
 
+def turns(
+    case: Case, profiles: Sequence[str], done: Counter[str], drills: int, *, by_turns: bool
+) -> Iterator[tuple[str, int]]:
+    """The profile of each cluster, and the number of drills on it. `done`: drills by profile."""
+    left = {name: drills - done[name] for name in profiles if name in case.profiles}
+    while any(number > 0 for number in left.values()):
+        name = max(left, key=lambda name: left[name])  # the first of those with equally many
+        yield name, (1 if by_turns else left[name])
+        left[name] -= 1 if by_turns else left[name]
+
+
 def measure_all(
-    names: Sequence[str], profiles: Sequence[str], drills: int, on: str, file: Path | None
+    names: Sequence[str],
+    profiles: Sequence[str],
+    drills: int,
+    on: str,
+    file: Path | None,
+    *,
+    by_turns: bool = False,
 ) -> list[Row]:
     """The rows of the file, and the missing ones, which are added to it."""
     rows = measured_rows(file)
@@ -383,10 +425,9 @@ def measure_all(
         testbed, testbed_waits = None, True
         for name in names:
             case = CASES[name]
-            for profile in (PROFILES[text] for text in profiles if text in case.profiles):
-                done = sum((row.case, row.profile) == (name, profile.name) for row in rows)
-                if done >= drills:
-                    continue
+            done = Counter(row.profile for row in rows if row.case == name)
+            for chosen, number in turns(case, profiles, done, drills, by_turns=by_turns):
+                profile = PROFILES[chosen]
                 say(f"{name}, {profile.name}: {case.words}")
                 if on == "testbed" and (testbed is None or testbed_waits != case.waits_for_gcs):
                     stack.close()
@@ -398,7 +439,7 @@ def measure_all(
                     stack.callback(testbed.down)
                 where = on_testbed(testbed, case, profile) if testbed else local(case, profile)
                 with where as (backend, storage):
-                    for row in measure(name, profile, backend, storage, drills - done, on):
+                    for row in measure(name, profile, backend, storage, number, on):
                         rows.append(row)
                         say(f"  {row}")
                         if file is not None:
@@ -412,6 +453,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("cases", nargs="*", choices=(*CASES, []), default=list(CASES))
     parser.add_argument("--profiles", default="fast,default", help="separated by commas")
     parser.add_argument("--drills", type=int, default=5)
+    parser.add_argument(
+        "--by-turns", action="store_true", help="a new cluster for each drill, profiles alternating"
+    )
     parser.add_argument("--on", choices=("local", "testbed"), default="testbed")
     parser.add_argument("--rows", type=Path, help="a file that each drill is added to, as JSON")
     args = parser.parse_args(argv)
@@ -419,7 +463,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def measured() -> Table:
         began = load()
-        rows = measure_all(args.cases, args.profiles.split(","), args.drills, args.on, args.rows)
+        profiles = args.profiles.split(",")
+        rows = measure_all(
+            args.cases, profiles, args.drills, args.on, args.rows, by_turns=args.by_turns
+        )
         return tabled(rows, place, began)
 
     return show(measured)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+from tests.bench import recovery
 from tests.bench.all import PAGE, note_of, sections_of
 from tests.bench.step_to_screen import Seen, delays, note_shown
 from tests.bench.table import Line, Table, percentile
@@ -38,3 +41,16 @@ def test_text_below_the_command_of_a_section_is_kept() -> None:
     assert note.startswith("\nUnmodified scripts")
     assert sections["hang_corpus"].endswith(f", AMD EPYC\n{note}")
     assert note_of(sections["help_cost"], "help_cost") == note_of("", "help_cost") == ""
+
+
+def test_profiles_of_a_case_alternate_by_turns_and_what_is_measured_is_not_measured_again() -> None:
+    case, both = recovery.CASES["spare"], ("fast", "default")
+    done = Counter({"fast": 1})
+    found = list(recovery.turns(case, both, done, 3, by_turns=True))
+    assert found == [("default", 1), ("fast", 1), ("default", 1), ("fast", 1), ("default", 1)]
+    assert list(recovery.turns(case, both, done, 3, by_turns=False)) == [
+        ("default", 3),
+        ("fast", 2),
+    ]
+    frozen = recovery.CASES["rank-freeze"]
+    assert list(recovery.turns(frozen, both, Counter(), 2, by_turns=False)) == [("fast", 2)]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
 from cockpit.cli import main as cli
-from cockpit.cli.change import launch_list
+from cockpit.cli.change import launch, launch_list
 from cockpit.cli.change.launch import arguments as launch_arguments
 from cockpit.cli.options import connect
 from cockpit.cli.options.parser import Parser
+from cockpit.launch import resubmit
 from cockpit.launch.capacity import beside, shortage
 from cockpit.launch.flags import spec as spec_of
 from cockpit.launch.job import BundledJob, JobSetting, bundled_job, bundled_jobs
@@ -23,6 +26,7 @@ from cockpit.model.error import UsageError
 from cockpit.model.event import GroupsListed
 from cockpit.model.run import Job, JobStatus
 from tests.simulated_backend import ScriptedBackend
+from tests.sources.fake_dashboard import FakeDashboard
 
 
 def spec(*argv: str) -> LaunchSpec:
@@ -237,3 +241,26 @@ def test_launch_beside_a_running_job_reports_the_job_it_may_wait_for() -> None:
     assert beside([over]) == ""
     assert beside([running[0], over]).startswith("job-0 runs there too: a rank waits until")
     assert beside(running).startswith("job-0, job-1, job-2, … run there too")
+
+
+async def test_launch_that_resubmits_waits_for_the_job_that_runs_its_command_already(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a pod does that replaces another one."""
+    monkeypatch.setattr(resubmit, "LOOK_S", 0.01)
+    wanted = spec("checkpointed", "--set", "run_name=mine")
+    fake = FakeDashboard()
+    fake.add_job("checkpointed-1")
+    fake.jobs[0]["entrypoint"] = wanted.command
+    async with fake.serve(), asyncio.TaskGroup() as tasks:
+        args = Namespace(output="table", resubmit=3, follow=False)
+        launched = tasks.create_task(
+            launch._launch(args, ScriptedBackend(route=fake.route), wanted)
+        )
+        await fake.until_asked("/api/jobs/checkpointed-1", 3)
+        fake.end_job("checkpointed-1")
+    assert launched.result() == 0
+    assert fake.times_asked("/api/packages") == 0, "nothing was submitted"
+    printed = capsys.readouterr()
+    assert printed.out == "checkpointed-1\n"
+    assert "checkpointed-1 runs this command already" in printed.err

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -19,7 +20,9 @@ from cockpit.drills.pod_scripts.linux.process import Failed, Process, is_alive, 
 from tests.drills.script import eventually, run
 
 RANK, IDLE = "ray::RayTrainWorker", "ray::IDLE"
-POD = {"COCKPIT_LOCAL_CLUSTER": "feedbeef", "COCKPIT_LOCAL_POD": "t-gpu-worker-1"}
+CLUSTER = uuid4().hex[:8]
+"""Unique: a test that runs beside these ends all processes of its own cluster."""
+POD = {"COCKPIT_LOCAL_CLUSTER": CLUSTER, "COCKPIT_LOCAL_POD": "t-gpu-worker-1"}
 NOBODY = 65534
 Start = Callable[..., subprocess.Popen[bytes]]
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from cockpit.backends.local.pods.process import CLUSTER_VARIABLE, POD_VARIABLE, PodTrace, find
 
-UID = "feedbeef"
+UID = uuid4().hex[:8]
+"""Unique: tests run side by side, and one of them ends all processes of its cluster."""
 MARKS = {CLUSTER_VARIABLE: UID, POD_VARIABLE: "p1"}
 OVERWRITE = """
 import ctypes, sys, time

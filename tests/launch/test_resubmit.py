@@ -123,3 +123,17 @@ async def test_a_cluster_that_takes_no_job_any_more_is_given_up_at_last(
     monkeypatch.setattr(resubmit, "GIVE_UP_S", 0.0)
     with pytest.raises(AnswerError):
         await stay(Cluster("takes no job", NODE_DIED, "", ""))
+
+
+async def test_job_that_runs_the_same_command_is_found_and_one_that_has_ended_is_not() -> None:
+    cluster = JobsApi()
+    settings = {"run_name": "mine"}
+    async with cluster.dashboard() as dashboard:
+        first = submission.bundled_spec("checkpointed", settings)
+        await submission.launch(dashboard, first)
+        again = submission.bundled_spec("checkpointed", settings)
+        assert await resubmit.already_running(dashboard, again) == first
+        other = submission.bundled_spec("checkpointed", {"run_name": "another"})
+        assert await resubmit.already_running(dashboard, other) is None
+        cluster.jobs[first.submission_id]["status"] = "SUCCEEDED"
+        assert await resubmit.already_running(dashboard, again) is None

@@ -260,6 +260,52 @@ def test_nightly_game_day_of_the_cluster_is_accepted_and_its_pod_fits(
         assert str(Path(storage).parent) in mounts
 
 
+def test_job_that_resubmits_is_accepted_and_its_pod_fits(served: Testbed, tmp_path: Path) -> None:
+    namespace = "manifests-resubmit"
+    made = with_component("resubmit", folder=tmp_path, overlay="recovery")
+    objects = in_namespace(made, namespace)
+    with applied(served, objects):
+        template = one(objects, "Job")["spec"]["template"]
+        (container,) = admitted(served, namespace, template, {})["spec"]["containers"]
+        assert container["image"] == "cockpit:0.1.0"
+        assert f"--cluster={name_of(one(objects, 'RayCluster'))}" in container["command"]
+
+
+def test_redis_of_the_head_is_accepted_with_the_password_of_a_secret(
+    served: Testbed, tmp_path: Path
+) -> None:
+    namespace = "manifests-redis"
+    made = with_component("redis", folder=tmp_path, overlay="recovery")
+    objects = in_namespace(made, namespace)
+    with applied(served, objects):
+        options = one(objects, "RayCluster")["spec"]["gcsFaultToleranceOptions"]
+        secret = {"name": "redis", "key": "password"}
+        assert options["redisPassword"]["valueFrom"]["secretKeyRef"] == secret
+        service = one(objects, "Service")
+        (port,) = service["spec"]["ports"]
+        assert options["redisAddress"] == f"{name_of(service)}:{port['port']}"
+        template = one(objects, "Deployment")["spec"]["template"]
+        labels = template["metadata"]["labels"]
+        assert service["spec"]["selector"] == labels
+        (container,) = admitted(served, namespace, template, labels)["spec"]["containers"]
+        assert {"containerPort": port["port"], "name": "redis", "protocol": "TCP"} in container[
+            "ports"
+        ]
+        (variable,) = container["env"]
+        assert variable["valueFrom"]["secretKeyRef"] == secret
+        arguments = container["args"]
+        assert arguments[arguments.index("--requirepass") + 1] == f"$({variable['name']})"
+        (volume,) = template["spec"]["volumes"]
+        one(objects, "PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"])
+        inbound = one(objects, "NetworkPolicy", "redis")["spec"]
+        outbound = one(objects, "NetworkPolicy", "ray-to-redis")["spec"]
+        ray = outbound["podSelector"]["matchLabels"]
+        assert all(ray.items() <= pod_labels(group).items() for group in ray_groups(objects))
+        assert inbound["podSelector"]["matchLabels"] == labels
+        assert inbound["ingress"][0]["from"] == [{"podSelector": {"matchLabels": ray}}]
+        assert outbound["egress"][0]["to"] == [{"podSelector": inbound["podSelector"]}]
+
+
 def test_rayjob_and_raycronjob_are_accepted(served: Testbed) -> None:
     namespace = served.namespace("manifests-jobs")
     for folder in ("jobs", "cronjob"):

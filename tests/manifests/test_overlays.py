@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cockpit.backends.kuberay.api.access import DASHBOARD_PORT
+from cockpit.cli.change import launch
+from cockpit.cli.options.parser import Parser
+from cockpit.launch import flags as flags_of_launch
 from cockpit.launch.job import bundled_job
+from cockpit.model.error import ExitCode
 from cockpit.model.recovery import FAST
 from tests.manifests.kustomize import (
     FOLDER,
@@ -321,6 +326,40 @@ def test_game_day_stores_its_run_where_the_overlay_does(
     source = variable["valueFrom"]["configMapKeyRef"]
     path = one(objects, "ConfigMap", source["name"])["data"][source["key"]]
     assert path.startswith("s3://" if components else "/shared/")
+
+
+def test_job_that_resubmits_has_flags_and_exit_codes_that_exist(tmp_path: Path) -> None:
+    objects = with_component("resubmit", folder=tmp_path, overlay="recovery")
+    spec = one(objects, "Job")["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    program, verb, *flags = container["command"]
+    assert (program, verb) == ("cockpit", "launch")
+    parser = Parser()
+    launch.arguments(parser, verb)
+    cluster = "--cluster=demo"  # a flag of every verb
+    args = parser.parse_args([flag for flag in flags if flag != cluster])
+    assert cluster in flags
+    assert args.yes
+    assert args.resubmit > 0
+    command = flags_of_launch.spec(args).command
+    assert command == flags_of_launch.spec(args).command, "a pod that replaces it finds the job"
+    [names] = [rule["onExitCodes"] for rule in spec["podFailurePolicy"]["rules"][1:]]
+    ends = {ExitCode.FAILED, ExitCode.USAGE, ExitCode.NOT_ALLOWED}
+    assert set(names["values"]) == ends
+    assert names["containerName"] == container["name"]
+    (account,) = [
+        each
+        for each in of_kind(objects, "ServiceAccount")
+        if name_of(each) == spec["template"]["spec"]["serviceAccountName"]
+    ]
+    roles = [
+        one(objects, "Role", each["roleRef"]["name"])
+        for each in of_kind(objects, "RoleBinding")
+        if each["subjects"][0]["name"] == name_of(account)
+    ]
+    named = [name for role in roles for rule in role["rules"] for name in rule["resourceNames"]]
+    head = f"{name_of(one(objects, 'RayCluster'))}-head-svc:{DASHBOARD_PORT}"
+    assert set(named) == {"demo", head}
 
 
 def test_bindings_name_existing_roles_and_accounts(objects: tuple[Object, ...]) -> None:

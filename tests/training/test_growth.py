@@ -37,12 +37,18 @@ class Cluster:
     in_memory: bool = False
     now_s: float = 0.0
     refreshed: int = 0
+    asked: int = 0
+    """How often whether the run has checkpoints in memory."""
 
     def alive(self) -> list[Node]:
         return [Node(name, "127.0.0.1", 1, CPU) for name in self.ids]
 
     def growth(self, most: int = 2) -> Growth:
-        return Growth(most, CPU, self.alive, lambda: self.in_memory, lambda: self.now_s)
+        return Growth(most, CPU, self.alive, self.is_in_memory, lambda: self.now_s)
+
+    def is_in_memory(self) -> bool:
+        self.asked += 1
+        return self.in_memory
 
     def refresh(self) -> None:
         self.refreshed += 1
@@ -69,6 +75,21 @@ def test_run_with_checkpoints_in_memory_grows_at_once() -> None:
     assert not growth.is_due(1)
     cluster.join("b")
     assert growth.is_due(1)
+
+
+def test_checkpoints_in_memory_are_looked_for_every_two_seconds_while_there_is_room() -> None:
+    cluster = Cluster()
+    growth = cluster.growth()
+    assert not growth.is_due(1)
+    assert cluster.asked == 0, "there is no room"
+    cluster.join("b")
+    for _ in range(100):  # the loop of the controller
+        assert not growth.is_due(1)
+    assert cluster.asked == 1
+    cluster.in_memory = True
+    cluster.now_s += CHECK_EVERY_S
+    assert growth.is_due(1)
+    assert cluster.asked == 2
 
 
 def test_run_is_compared_once_with_the_same_nodes() -> None:

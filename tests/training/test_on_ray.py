@@ -165,6 +165,60 @@ def test_a_killed_aggregator_continues_where_it_was(disturbed: Outcome) -> None:
     assert seen == list(range(1, len(seen) + 1)), "no step is lost"
 
 
+DYING = """
+import os, signal, sys, time
+from pathlib import Path
+
+import ray
+
+from training.telemetry.head import aggregator
+from training.telemetry.wire import Steps
+from training.telemetry.worker.sender import ActorSink
+
+folder = Path(sys.argv[1])
+
+class Dying(aggregator.AggregatorActor):
+    def push(self, run, records):
+        self.die("before", records)
+        super().push(run, records)
+        self.die("after", records)
+
+    def die(self, when, records):
+        file = folder / f"{when}-{records[-1].step}"
+        if file.exists():
+            file.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+(folder / "before-2").touch()
+(folder / "after-3").touch()
+ray.init()
+job = ray.get_runtime_context().get_job_id()
+named = {"name": aggregator._name(job), "namespace": aggregator.NAMESPACE}
+actor = ray.remote(Dying).options(num_cpus=0, max_restarts=-1, **named).remote(job)
+sink = ActorSink("r", job, actor)
+for step in range(1, 5):
+    sink.send(Steps(rank=0, attempt=1, t=time.time(), step=step, first_step=step, steps_total=step))
+    if step == 4:  # while the last one is in flight
+        sink.send(Steps(rank=0, attempt=1, t=time.time(), step=5, first_step=5, steps_total=5))
+    while sink.busy():
+        sink.drain(60)
+assert not list(folder.iterdir())
+"""
+
+
+@pytest.mark.slow
+def test_aggregator_killed_before_or_after_a_write_neither_loses_nor_repeats_the_record(
+    cluster: Cluster,
+) -> None:
+    script, folder = cluster.directory / "dying.py", cluster.directory / "dying"
+    script.write_text(DYING)
+    folder.mkdir()
+    outcome = drive(cluster, [str(script), str(folder)], limit_s=300)
+    assert outcome.code == 0, outcome.output[-4000:]
+    assert covered(outcome.records, 0, 1) == [1, 2, 3, 4, 5]
+    assert [record.seq for record in outcome.records] == list(range(1, len(outcome.records) + 1))
+
+
 UNMODIFIED = """
 import ray
 from ray.train import RunConfig, ScalingConfig

@@ -87,14 +87,51 @@ def test_the_stream_is_for_its_user_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_records_of_one_tick_are_one_line(tmp_path: Path) -> None:
+def ticks(path: Path) -> list[list[tuple[int, int]]]:
+    """The rank and the step of each record, by line."""
+    found = [body for body in bodies(path) if isinstance(body, Tick)]
+    return [[(record.rank, record.step) for record in tick.ranks] for tick in found]
+
+
+def test_records_are_in_the_file_when_the_push_returns(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     aggregator = Aggregator(path, tick_s=3600)
     aggregator.push("r", [steps(0, 5)])
+    assert ticks(path) == [[(0, 5)]]
     aggregator.push("r", [steps(1, 5), steps(1, 6)])
+    assert ticks(path) == [[(0, 5)], [(1, 5), (1, 6)]]
     aggregator.close()
-    (tick,) = [body for body in bodies(path) if isinstance(body, Tick)]
-    assert [(record.rank, record.step) for record in tick.ranks] == [(0, 5), (1, 5), (1, 6)]
+
+
+def test_record_that_the_writer_before_has_written_is_not_written_again(tmp_path: Path) -> None:
+    """It was killed before its answer was sent."""
+    path = tmp_path / "s.jsonl"
+    killed = Aggregator(path, tick_s=3600)
+    killed.push("r", [steps(0, 4)])
+    killed.push("r", [steps(0, 5)])
+    restarted = Aggregator(path, tick_s=3600)
+    restarted.push("r", [steps(0, 5), steps(0, 6)])
+    restarted.push("s", [steps(0, 5)])
+    restarted.push("r", [steps(0, 5, attempt=2)])
+    restarted.close()
+    assert ticks(path) == [[(0, 4)], [(0, 5)], [(0, 6)], [(0, 5)], [(0, 5)]]
+    numbers = [record.seq for record in records(path)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    killed.close()
+
+
+def test_record_at_the_end_of_a_full_file_is_not_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    killed = StreamFile(path, disk_bytes=1000, segments=4)
+    step = 0
+    while len(segments(path)) == 1:
+        step += 1
+        killed.append(2.0, Tick(run="r", ranks=(steps(0, step),)))
+    restarted = StreamFile(path)
+    assert restarted.had("r", steps(0, step))
+    assert not restarted.had("r", steps(0, step + 1))
+    for stream in (killed, restarted):
+        stream.close()
 
 
 def test_an_attempt_runs_from_its_first_step_or_report_and_that_is_reported_once(

@@ -39,12 +39,12 @@ class Growth:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`most`: ranks that the run may have. `resources`: of each. `is_in_memory`: whether the
-        run has checkpoints in memory.
+        run has checkpoints in memory. It and `alive` ask the GCS: at most every CHECK_EVERY_S.
         """
         self._most, self._resources = most, resources
         self._alive, self._is_in_memory, self._clock = alive, is_in_memory, clock
         self._checked_s = float("-inf")
-        self._has_room = False
+        self._has_room = self._has_memory = False
         self._considered: frozenset[str] = frozenset()
         """The nodes with which the run was compared: Ray may not count all that have room."""
         self._nodes: frozenset[str] = frozenset()
@@ -65,12 +65,15 @@ class Growth:
             nodes = self._alive()
             self._nodes = frozenset(node.id for node in nodes)
             self._has_room = sum(node.room(self._resources) for node in nodes) > ranks
-        if not self._has_room or self._nodes == self._considered:
-            return False
-        if not has_saved and not self._is_in_memory():
+            self._has_memory = self._is_new_room and self._is_in_memory()
+        if not self._is_new_room or not (has_saved or self._has_memory):
             return False
         self._considered = self._nodes
         return True
+
+    @property
+    def _is_new_room(self) -> bool:
+        return self._has_room and self._nodes != self._considered
 
 
 def grow(growth: Growth, refresh: Callable[[], None]) -> None:

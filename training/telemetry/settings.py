@@ -8,10 +8,10 @@ PUSH_INTERVAL_S = float(os.environ.get("COCKPIT_TELEMETRY_PUSH_S", "1.0"))
 """The minimum interval between two pushes of a rank."""
 
 TICK_S = 0.25
-"""The minimum interval between two ticks of the aggregator."""
+"""How often the aggregator looks for stale ranks, for hangs, and for space on a full disk."""
 
 LARGE_TICK_S = 1.0
-"""The same for a large world, whose ticks are spreads over all ranks."""
+"""The minimum interval between two ticks of a large world, which are spreads over all ranks."""
 
 FULL_RANKS = int(os.environ.get("COCKPIT_TELEMETRY_FULL_RANKS", "256"))
 """The maximum number of ranks that are written in full each tick; more ranks are a large world."""

@@ -201,7 +201,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick:
-    """The ranks' records that arrived during one tick of the aggregator.
+    """Records of ranks: those of one push, or, in a large world, those of about a second.
 
     In a large world `ranks` are some of them, which alternate, plus the outliers, and `spreads` are
     over all.
@@ -471,7 +471,8 @@ class Record:
     """One line: its number in the file, its time (Unix seconds), and its record.
 
     `t` is by the clock of the process that observed it, so it can decrease a little from line to
-    line. A record whose writer died before it was acknowledged may occur twice, with two numbers.
+    line. A record of the controller whose writer died before it was acknowledged may occur twice,
+    with two numbers.
     """
 
     seq: int

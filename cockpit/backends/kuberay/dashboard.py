@@ -10,6 +10,7 @@ import base64
 import time
 from collections.abc import Awaitable, Callable
 
+from cockpit.backends.kuberay.api.access import DASHBOARD_PORT as PORT
 from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, KubeError
 from cockpit.backends.kuberay.api.fields import checked, is_label, mapping
 from cockpit.backends.kuberay.api.port_forward import PortForward
@@ -20,7 +21,6 @@ from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
 from cockpit.model.secret import sendable
 from cockpit.model.text import one_line
 
-PORT = 8265
 FRESH_S = 5.0
 """How long a token and a way that worked are taken for good without looking again."""
 TOKEN_KEY = "auth_token"

@@ -16,7 +16,7 @@ from cockpit.cli.output.streams import log
 from cockpit.cli.read.logs import follow_job
 from cockpit.config import file
 from cockpit.format import bytes_text, in_seconds
-from cockpit.launch import environment_flags, flags, mlflow_server, submission
+from cockpit.launch import environment_flags, flags, mlflow_server, resubmit, submission
 from cockpit.launch.capacity import beside, shortage
 from cockpit.launch.folder import Folder, folder, is_large, summary
 from cockpit.launch.rayjob import RayJobOptions, resource_name
@@ -140,10 +140,15 @@ def _lacking(session: Session, spec: submission.LaunchSpec) -> list[str]:
 
 async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.LaunchSpec) -> int:
     async with Dashboard(backend.dashboard) as dashboard:
-        if words := beside(await dashboard.jobs()):
-            log(words)
         actions = JobActions(backend)
-        job = await actions.submit(spec)
+        if args.resubmit and (running := await resubmit.already_running(dashboard, spec)):
+            spec = running
+            log(f"{spec.submission_id} runs this command already: waiting for it.")
+            job = await dashboard.job(spec.submission_id)
+        else:
+            if words := beside(await dashboard.jobs()):
+                log(words)
+            job = await actions.submit(spec)
         if args.output == "table":
             print(job.id, flush=True)
         else:

@@ -8,8 +8,10 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
+import yaml
 
 from cockpit.backends.kuberay import dashboard as routes
 from cockpit.model.error import NotAllowedError, UnreachableError
@@ -17,6 +19,7 @@ from cockpit.sources.ray.http import Http
 from tests.backends.kuberay.by_hand import Place
 
 TOKEN = "ray-token-1"
+MANIFESTS = Path(__file__).parents[3] / "manifests" / "kubernetes"
 
 
 @dataclass
@@ -196,6 +199,30 @@ async def test_without_the_right_to_the_secret_the_environments_token_is_taken(
         async with Http(backend.dashboard) as http:
             await http.ask("GET", "/api/version")
     assert head.headers[-1]["x-ray-authorization"] == "Bearer mine"
+
+
+async def test_account_that_resubmits_may_submit_jobs_and_nothing_else(place: Place) -> None:
+    """The roles of manifests/kubernetes/components/resubmit, with each kind of its requests."""
+    own = yaml.safe_load_all((MANIFESTS / "components/resubmit/account.yaml").read_text())
+    shared = yaml.safe_load_all((MANIFESTS / "base/rbac.yaml").read_text())
+    roles = {each["metadata"]["name"]: each for each in (*shared, *own) if "rules" in each}
+    rules = roles["cockpit-resubmit"]["rules"] + roles["cockpit-ray-token"]["rules"]
+    place.cluster(authOptions={"mode": "token"})
+    secret(place, TOKEN)
+    kubeconfig = place.user("cockpit-resubmit", rules)
+    async with head_of(place, token=TOKEN), place.backend(kubeconfig=kubeconfig) as backend:
+        able = await backend.capabilities()
+        assert {verb for verb, capability in able.items() if capability.allowed} == {"launch"}
+        async with Http(backend.dashboard) as http:
+            for method, path in (
+                *(("GET", "/api/jobs/"), ("POST", "/api/jobs/")),
+                ("PUT", "/api/packages/gcs/code.zip"),
+            ):
+                await http.ask(method, path)
+            with pytest.raises(NotAllowedError):
+                await http.ask("DELETE", "/api/jobs/one")
+        with pytest.raises(NotAllowedError):
+            await backend.client.get(place.path("pods"))
 
 
 async def test_an_explicit_address_is_taken_as_it_is(place: Place) -> None:

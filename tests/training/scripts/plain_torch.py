@@ -51,6 +51,7 @@ if __name__ == "__main__":
     parser.add_argument("--name")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--fail-at", type=int, default=-1)
+    parser.add_argument("--max-failures", type=int, default=1)
     args = parser.parse_args()
     trainer = TorchTrainer(
         train_loop_per_worker,
@@ -59,7 +60,7 @@ if __name__ == "__main__":
         run_config=RunConfig(
             name=args.name,
             storage_path=args.storage_path,
-            failure_config=FailureConfig(max_failures=1),
+            failure_config=FailureConfig(max_failures=args.max_failures),
             checkpoint_config=CheckpointConfig(num_to_keep=2),
         ),
     )

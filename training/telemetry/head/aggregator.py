@@ -45,9 +45,11 @@ class Meter(Protocol):
 
 
 class Aggregator:
-    """Collect the ranks' records and write one line a tick; lifecycle records immediately.
+    """Write the ranks' records and the lifecycle records, in the order in which they arrive.
 
-    Used as the class of the actor, and directly in tests.
+    A record of a small world is in the file when `push` returns: the rank drops its copy then, and
+    this process can be killed at any time. Of a large world a tick is written. Used as the class of
+    the actor, and directly in tests.
     """
 
     def __init__(self, path: Path, tick_s: float = TICK_S, meter: Meter | None = None) -> None:
@@ -68,13 +70,16 @@ class Aggregator:
         self._ticker.start()
 
     def push(self, run: str, records: Sequence[Steps]) -> None:
-        """From a rank."""
+        """From a rank, which sends a record again if this process died before it returned."""
         with self._lock:
+            new = [record for record in records if not self._stream.had(run, record)]
             world = self._world(run)
-            world.take(records)
-            for record in records[:1]:
+            world.take(new)
+            for record in new[:1]:
                 if (phase := self._phases.runs(run, record.attempt)) is not None:
                     self._append(_first_step_s(record), phase)
+            if not world.is_large:
+                self._tick(only=run)
 
     def hang(self, record: Hang) -> None:
         """From a rank's watchdog."""
@@ -89,7 +94,7 @@ class Aggregator:
                 self._append(t, body)
 
     def write(self, t: float, body: Body) -> None:
-        """From the controller; earlier records of the ranks come before it in the file."""
+        """From the controller; an end of an attempt comes after the records of its ranks."""
         with self._lock:
             for record in self._trial_runs.wrote(self._phases.wrote(body)):
                 self._tick(now=isinstance(record, AttemptEnd), only=getattr(record, "run", ""))

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from training.telemetry.head.segment_snapshot import SegmentSnapshot
 from training.telemetry.settings import DISK_BYTES, SEGMENTS
-from training.telemetry.wire import Body, Record, Segment, Tick, WireError, decode, encode
+from training.telemetry.wire import Body, Record, Segment, Steps, Tick, WireError, decode, encode
 
 log = logging.getLogger(__name__)
 
-_TAIL_BYTES = 4 << 20
-"""Enough for the longest line: a tick of some thousands of ranks."""
+_RECENT_BYTES = 1 << 20
+"""Ticks at the end of the stream: some seconds of FULL_RANKS ranks."""
 
 _TICK = f'"kind":"{Tick.KIND}"'.encode()
 
@@ -42,6 +43,7 @@ class StreamFile:
         self._is_stuck = False
         numbers = sorted(self._files())
         self._segment = numbers[-1] if numbers else 0
+        self._recent: frozenset[tuple[object, ...]] = frozenset()
         self._seq, self._torn = self._recover(numbers)
         self._file = self._open(self._segment)
         if self._torn:
@@ -50,6 +52,10 @@ class StreamFile:
     @property
     def snapshot(self) -> SegmentSnapshot:
         return self._snapshot
+
+    def had(self, run: str, steps: Steps) -> bool:
+        """Whether the writer before this one has just written the record."""
+        return _identity(run, steps) in self._recent
 
     def append(self, t: float, body: Body) -> None:
         record = Record(self._seq + 1, t, body)
@@ -131,19 +137,30 @@ class StreamFile:
         """The highest number in the stream, 0 for a new one, and whether the last line is
         incomplete.
 
-        The snapshot is read again, from all files, without the ticks.
+        The snapshot is read again, from all files, and of the ticks only the newest.
         """
         highest, torn = 0, False
+        recent, recent_bytes = deque[bytes](), 0
         for number in numbers:
             with self._at(number).open("rb") as file:
                 for line in file:
                     torn = not line.endswith(b"\n")
-                    if _TICK not in line[:200] and (record := _decoded(line)) is not None:
+                    if _TICK in line[:200]:
+                        recent.append(line)
+                        recent_bytes += len(line)
+                        while recent_bytes > _RECENT_BYTES and len(recent) > 1:
+                            recent_bytes -= len(recent.popleft())
+                    elif (record := _decoded(line)) is not None:
                         highest = max(highest, record.seq)
                         self._snapshot.take(record)
-        if numbers:
-            highest = max(highest, _last(self._at(numbers[-1])))
-        return highest, torn
+        ticks = [record for line in recent if (record := _decoded(line)) is not None]
+        self._recent = frozenset(
+            _identity(record.body.run, steps)
+            for record in ticks
+            if isinstance(record.body, Tick)
+            for steps in record.body.ranks
+        )
+        return max([highest, *(record.seq for record in ticks)]), torn
 
 
 def _decoded(line: bytes) -> Record | None:
@@ -153,12 +170,5 @@ def _decoded(line: bytes) -> Record | None:
         return None
 
 
-def _last(path: Path) -> int:
-    """The number of the last complete record of a file, 0 for none."""
-    with path.open("rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-        tail = file.read()
-    for line in reversed(tail.splitlines()):
-        if (record := _decoded(line)) is not None:
-            return record.seq
-    return 0
+def _identity(run: str, steps: Steps) -> tuple[object, ...]:
+    return run, steps.rank, steps.attempt, steps.step, steps.t

@@ -1,4 +1,4 @@
-"""The ranks of one run between two ticks: each rank of a small world, spreads of a large one."""
+"""The ranks of one run: each record of a small world, spreads of a large one."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from cockpit.backends.kuberay.api.fields import boolean, mapping, text
 from cockpit.model.cluster import Capability, ClusterRef
 from cockpit.model.error import CockpitError
 
+DASHBOARD_PORT = 8265
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -97,6 +98,8 @@ async def is_allowed(client: KubeClient, ref: ClusterRef, right: Right) -> bool:
     attributes = {"verb": right.verb, "group": right.group, "resource": resource}
     if subresource:
         attributes["subresource"] = subresource
+    if right.resource == "services/proxy":  # may be granted for the service of one cluster
+        attributes["name"] = f"{ref.name}-head-svc:{DASHBOARD_PORT}"
     if right.namespaced:
         attributes["namespace"] = ref.namespace
     request = {
