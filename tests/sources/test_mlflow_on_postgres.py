@@ -91,7 +91,7 @@ class Postgres:
         ).stdout.strip()
 
     def accepts(self) -> bool:
-        ready = [
+        ready: list[str | Path] = [
             PROGRAMS[-1].with_name("pg_isready"),
             "-q",
             "-h",
@@ -115,10 +115,27 @@ def postgres() -> Iterator[Postgres]:
             for path in (folder, folder / "password"):
                 shutil.chown(path, user)
         programs, data = PROGRAMS[-1].parent, folder / "data"
-        make = [programs / "initdb", "-D", data, "-U", USER, "--auth=scram-sha-256", "--no-sync"]
+        make: list[str | Path] = [
+            programs / "initdb",
+            "-D",
+            data,
+            "-U",
+            USER,
+            "--auth=scram-sha-256",
+            "--no-sync",
+        ]
         make += ["-E", "UTF8", f"--pwfile={folder / 'password'}"]
         subprocess.run(make, user=user, cwd=folder, stdout=subprocess.DEVNULL, check=True)
-        serve = [programs / "postgres", "-D", data, "-p", str(made.port), "-k", folder, "-F"]
+        serve: list[str | Path] = [
+            programs / "postgres",
+            "-D",
+            data,
+            "-p",
+            str(made.port),
+            "-k",
+            folder,
+            "-F",
+        ]
         serve += ["-c", "listen_addresses=127.0.0.1"]
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(serve, user=user, cwd=folder, stdout=log, stderr=log)
