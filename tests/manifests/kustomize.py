@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 import subprocess
 from collections.abc import Mapping
 from functools import cache
@@ -35,16 +35,18 @@ def overlay(name: str) -> tuple[Object, ...]:
 
 
 def with_component(*names: str, folder: Path, overlay: str = "cpu") -> tuple[Object, ...]:
-    """The overlay with components added to it, in `folder`, as kustomize combines them."""
-    kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [os.path.relpath(FOLDER / "overlays" / overlay, folder)],
-        "components": [os.path.relpath(FOLDER / "components" / name, folder) for name in names],
-        "images": [{"name": "cockpit-train", "newTag": IMAGE.partition(":")[2]}],
-    }
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    return build(folder)
+    """The overlay in a copy of the manifests in `folder`, with components added to its own list.
+
+    The order counts: as the pages describe it, they are after those that the overlay has.
+    """
+    copied = folder / "manifests"
+    shutil.copytree(FOLDER.parent, copied)
+    file = copied / FOLDER.name / "overlays" / overlay / "kustomization.yaml"
+    kustomization = yaml.safe_load(file.read_text())
+    added = [f"../../components/{name}" for name in names]
+    kustomization["components"] = [*kustomization.get("components", ()), *added]
+    file.write_text(yaml.safe_dump(kustomization))
+    return build(file.parent)
 
 
 def one(objects: tuple[Object, ...], kind: str, name: str | None = None) -> Object:

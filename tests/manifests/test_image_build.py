@@ -1,6 +1,6 @@
 """The images, really built with buildah from a Debian of debootstrap, and run on a real node.
 
-A build takes minutes, a registry for Python packages, and 25 GB of disk.
+A build takes minutes, a registry for Python packages, and 30 GB of disk.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cockpit.cli.main import main
+from cockpit.model.error import ExitCode
 from tests.cluster.node import ctr
 from tests.cluster.testbed import Testbed
 from tests.manifests.kustomize import Object, name_of, of_kind, one, with_component
@@ -31,7 +32,7 @@ from tests.manifests.test_image import FOLDER, VERSION
 
 BASE = "localhost/debian-python:test"
 TRAIN, COCKPIT = "localhost/cockpit-train", "localhost/cockpit"
-FREE_BYTES = 25 << 30
+FREE_BYTES = 30 << 30
 LARGEST_BYTES = 150_000_000
 """Of the image `cockpit`, unpacked."""
 NAMESPACE, APPLIED = "images", "images-applied"
@@ -309,14 +310,17 @@ def until(found: Callable[[], bool], timeout_s: float, what: Callable[[], object
 
 
 def until_a_rank_steps(where: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """The dashboard of a new head on a busy machine may not answer in time."""
     deadline = time.monotonic() + 300
     while True:
         capsys.readouterr()
-        assert main(("ranks", "-o", "json", *where)) == 0
-        ranks = json.loads(capsys.readouterr().out)
+        code = main(("ranks", "-o", "json", *where))
+        printed = capsys.readouterr()
+        assert code in (ExitCode.DONE, ExitCode.UNREACHABLE), printed.err
+        ranks = json.loads(printed.out) if code == ExitCode.DONE else []
         if any((rank.get("step") or 0) > 100 for rank in ranks):
             return
-        assert time.monotonic() < deadline, ranks
+        assert time.monotonic() < deadline, printed
         time.sleep(1)
 
 

@@ -1,4 +1,4 @@
-"""A real MLflow tracking server on loopback, with SQLite and its own artifact store."""
+"""A real MLflow tracking server on loopback, with its own artifact store, by default on SQLite."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -33,6 +33,8 @@ class MlflowServer:
     """Use `running`; `stop` and `start` in between keep its data and its port."""
 
     folder: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """More variables of the server, such as the address of another database."""
     port: int = 0
     _process: subprocess.Popen[bytes] | None = None
 
@@ -56,12 +58,13 @@ class MlflowServer:
             return
         command = [sys.executable, "-m", "mlflow", "server", "--workers", "1"]
         command += ["--host", "127.0.0.1", "--port", str(self.port)]
-        command += ["--backend-store-uri", f"sqlite:///{self.folder / 'mlflow.db'}"]
         command += ["--artifacts-destination", str(self.folder / "artifacts")]
         environment = {
             **{name: text for name, text in os.environ.items() if not name.startswith("MLFLOW_")},
+            "MLFLOW_BACKEND_STORE_URI": f"sqlite:///{self.folder / 'mlflow.db'}",
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
             "MLFLOW_DISABLE_TELEMETRY": "true",
+            **self.environment,
         }
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
