@@ -70,6 +70,7 @@ ONE_JOB = job("j-1") | {
 
 PARSERS: dict[str, tuple[Any, Any]] = {
     "nodes": ({"data": {"summary": [node(), node("b" * 56, alive=False)]}}, answers.nodes),
+    "addresses": ({"data": {"result": {"result": [{"node_ip": "a"}]}}}, answers.addresses),
     "jobs": ([ONE_JOB, job("j-2", "FAILED")], lambda raw: [answers.job(one) for one in raw]),
     "train runs": (RUN, answers.train_runs),
     "log files": (LOGS, answers.log_files),

@@ -118,6 +118,14 @@ class FakeDashboard:
             return await _send_json(writer, {"ray_version": "2.60.0", "session_name": "s"})
         if path == "/nodes":
             return await _send_json(writer, {"data": {"summary": self.nodes or [node()]}})
+        if path == "/api/v0/nodes":
+            wanted = query.get("filter_values", [])
+            listed = [
+                {"node_ip": raylet["nodeManagerAddress"], "state": raylet["state"]}
+                for raylet in (raw["raylet"] for raw in self.nodes or [node()])
+                if not wanted or raylet["state"] in wanted
+            ]
+            return await _send_json(writer, {"data": {"result": {"result": listed}}})
         if path == "/api/v0/workers":
             return await _send_json(writer, {"data": {"result": {"result": []}}})
         if path == "/api/jobs/":

@@ -89,6 +89,7 @@ async def test_the_head_is_listed_with_its_numbers(ray: Dashboard) -> None:
     assert (head.memory_total_bytes or 0) > (head.memory_used_bytes or 0) > 0
     assert head.resources["node:__internal_head__"] == 1.0
     assert (await ray.version()).ray.count(".") == 2
+    assert await ray.living_addresses() == {head.ip}
 
 
 async def test_a_wrong_or_missing_token_is_refused_and_reports_it(route: DashboardRoute) -> None:

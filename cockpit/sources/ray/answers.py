@@ -39,6 +39,11 @@ def nodes(answer: Any) -> tuple[Node, ...]:
     return tuple(sorted(listed, key=lambda n: (not n.is_head, not n.alive, n.ip, n.id)))
 
 
+def addresses(answer: Any) -> frozenset[str]:
+    """`/api/v0/nodes`: the addresses of the listed nodes."""
+    return frozenset(one_line(str(raw["node_ip"])) for raw in answer["data"]["result"]["result"])
+
+
 def _node(raw: Mapping[str, Any]) -> Node:
     # The node's agent reports the numbers. They are missing until its first report (a few seconds),
     # and for a dead node; the fields in `raylet` come from the GCS.
