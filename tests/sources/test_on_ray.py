@@ -99,6 +99,21 @@ async def test_a_wrong_or_missing_token_is_refused_and_reports_it(route: Dashboa
                 await stranger.nodes()
 
 
+async def test_task_that_no_node_has_room_for_is_in_the_demand(
+    ray: Dashboard, tmp_path: Path
+) -> None:
+    program = (
+        "import ray\nray.init()\nray.get(ray.remote(num_gpus=3, num_cpus=0)(print).remote())\n"
+    )
+    started = await start(ray, tmp_path, program)
+    async with asyncio.timeout(60):
+        while not (report := await ray.autoscaler()).demand:  # noqa: ASYNC110 - Ray reports it
+            await asyncio.sleep(0.5)
+    assert [demand.text for demand in report.demand] == ["3 GPUs"]
+    assert (report.pending, report.launching, report.types) == ((), {}, {})
+    await submission.stop(ray, started.id)
+
+
 async def test_a_log_is_whole_though_the_connection_is_cut_again_and_again(
     ray: Dashboard, route: DashboardRoute, tmp_path: Path
 ) -> None:

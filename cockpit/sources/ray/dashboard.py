@@ -21,6 +21,7 @@ from cockpit.model.driver import NOTHING_RESERVED, DriverResources
 from cockpit.model.run import Job
 from cockpit.model.serve import Deployment
 from cockpit.model.text import one_line
+from cockpit.model.waiting import AutoscalerReport
 from cockpit.sources.ray import answers
 from cockpit.sources.ray.answers import TrainRun
 from cockpit.sources.ray.http import AnswerError, DashboardClient, MissingError, NoDataError
@@ -91,6 +92,13 @@ class Dashboard(DashboardClient):
         }
         raw = await self._http.ask("GET", path, params=params)
         return _read(path, raw, answers.addresses)
+
+    async def autoscaler(self) -> AutoscalerReport:
+        """What Ray's autoscaler waits for, launches and fails to launch; empty on KubeRay, where
+        version 2 of the autoscaler reports none of it here.
+        """
+        path = "/api/cluster_status"
+        return _read(path, await self._http.ask("GET", path), answers.autoscaler)
 
     async def jobs(self) -> tuple[Job, ...]:
         """All jobs, newest first."""
