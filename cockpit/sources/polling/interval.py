@@ -24,7 +24,7 @@ LEAST_S = 1.0
 class Pace:
     """Shared by the sources of one cluster. `wake` may be called from any thread.
 
-    `rest_at_most_s`: the longest interval at rest, whatever a source asks for.
+    `rest_at_most_s`: the longest interval at rest; a source may have a shorter one.
     """
 
     def __init__(
