@@ -94,8 +94,9 @@ class Dashboard(DashboardClient):
         return _read(path, raw, answers.addresses)
 
     async def autoscaler(self) -> AutoscalerReport:
-        """What Ray's autoscaler waits for, launches and fails to launch; empty on KubeRay, where
-        version 2 of the autoscaler reports none of it here.
+        """What Ray's autoscaler waits for, launches and fails to launch.
+
+        Empty with its version 2, which reports to the GCS alone (`autoscaler/v2/monitor.py`).
         """
         path = "/api/cluster_status"
         return _read(path, await self._http.ask("GET", path), answers.autoscaler)
