@@ -6,9 +6,11 @@ Its pods are its Ray nodes. Only jobs can be changed: there is no operator.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import NoReturn
 from urllib.parse import SplitResult, urlsplit
+
+from msgspec.structs import replace
 
 from cockpit.backends.protocol import VERBS
 from cockpit.backends.ray_token import dashboard_address, ray_token
@@ -36,7 +38,7 @@ from cockpit.model.event import (
 )
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import as_sentence, one_line
-from cockpit.model.waiting import AutoscalerReport, PendingNode
+from cockpit.model.waiting import AutoscalerReport
 from cockpit.sources.polling.backoff import Backoff
 from cockpit.sources.polling.pause import pause
 from cockpit.sources.ray.dashboard import Dashboard
@@ -91,6 +93,7 @@ class AddressBackend(WithoutOperator):
                 backoff.worked()
                 now = server_time()
                 head = any(node.is_head and node.alive for node in nodes)
+                report = _current(nodes, report)
                 groups = _groups(nodes, report)
                 yield self._seen(now, *_health(head, groups, report), version)
                 yield GroupsListed(at_s=now, source=SOURCE, groups=groups)
@@ -153,7 +156,7 @@ def _health(
 def _groups(nodes: Sequence[Node], report: AutoscalerReport) -> tuple[WorkerGroup, ...]:
     """A group for each type of node that the autoscaler has or launches, and one for the others."""
     workers = [node for node in nodes if not node.is_head and node.alive]
-    pending = [node.type for node in _pending(nodes, report)]
+    pending = [node.type for node in report.pending]
     names = [_group(node, report) for node in workers] + pending + list(report.launching)
     groups = []
     for name in dict.fromkeys(names):
@@ -180,10 +183,11 @@ def _group(node: Node, report: AutoscalerReport) -> str:
     return HEAD_GROUP if node.is_head else report.types.get(node.ip, WORKERS)
 
 
-def _pending(nodes: Sequence[Node], report: AutoscalerReport) -> Iterator[PendingNode]:
-    """Those that have not joined since the report was written."""
+def _current(nodes: Sequence[Node], report: AutoscalerReport) -> AutoscalerReport:
+    """The report without the nodes that have joined since it was written."""
     joined = {node.ip for node in nodes if node.alive}
-    return (node for node in report.pending if node.address not in joined)
+    pending = tuple(node for node in report.pending if node.address not in joined)
+    return replace(report, pending=pending)
 
 
 def _pods(nodes: Sequence[Node], report: AutoscalerReport) -> tuple[Pod, ...]:
@@ -211,6 +215,6 @@ def _pods(nodes: Sequence[Node], report: AutoscalerReport) -> tuple[Pod, ...]:
             ip=node.address,
             reason=node.status,
         )
-        for node in _pending(nodes, report)
+        for node in report.pending
     ]
     return tuple(pods)

@@ -81,7 +81,7 @@ async def test_nodes_that_the_autoscaler_launches_are_pods_of_the_group_of_their
         ("10.0.0.12", "gpu", "setting-up")
     ]
     assert cluster.health is ClusterHealth.DEGRADED
-    assert cluster.message == "no room for 3 × 1 GPU; 4 nodes launching"
+    assert cluster.message == "no room for 3 × 1 GPU; 3 nodes launching"
     store = Store()
     for event in (cluster, groups, pods):
         store.apply(event)
