@@ -51,6 +51,9 @@ class Head:
             elif path == b"/nodes":
                 data = {"summary": list(self.nodes.values())}
                 status, answer = "200 OK", {"result": True, "data": data}
+            elif path == b"/api/v0/nodes":
+                listed = [{"node_ip": address, "state": "ALIVE"} for address in self.nodes]
+                status, answer = "200 OK", {"data": {"result": {"result": listed}}}
             body = json.dumps(answer).encode()
             head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\n"
             writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from typing import NoReturn
 from urllib.parse import SplitResult, urlsplit
 
+from msgspec.structs import replace
+
 from cockpit.backends.protocol import VERBS
 from cockpit.backends.ray_token import dashboard_address, ray_token
 from cockpit.backends.without_kubernetes import WithoutOperator
@@ -36,9 +38,11 @@ from cockpit.model.event import (
 )
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import as_sentence, one_line
+from cockpit.model.waiting import AutoscalerReport
 from cockpit.sources.polling.backoff import Backoff
 from cockpit.sources.polling.pause import pause
 from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.sources.ray.http import AnswerError
 
 POLL_S = 2.0
 SOURCE = "backend"
@@ -79,7 +83,7 @@ class AddressBackend(WithoutOperator):
             while True:
                 try:
                     version = version or (await dashboard.version()).ray
-                    nodes = await dashboard.nodes()
+                    nodes, report = await asyncio.gather(dashboard.nodes(), _report(dashboard))
                 except CockpitError as error:
                     wait_s, now = backoff.failed(), server_time()
                     yield self._seen(now, ClusterHealth.UNKNOWN, one_line(error.what))
@@ -89,10 +93,11 @@ class AddressBackend(WithoutOperator):
                 backoff.worked()
                 now = server_time()
                 head = any(node.is_head and node.alive for node in nodes)
-                health = ClusterHealth.READY if head else ClusterHealth.DOWN
-                yield self._seen(now, health, "" if head else "its head is dead", version)
-                yield GroupsListed(at_s=now, source=SOURCE, groups=_groups(nodes))
-                yield PodsListed(at_s=now, source=SOURCE, pods=tuple(map(_pod, nodes)))
+                report = _current(nodes, report)
+                groups = _groups(nodes, report)
+                yield self._seen(now, *_health(head, groups, report), version)
+                yield GroupsListed(at_s=now, source=SOURCE, groups=groups)
+                yield PodsListed(at_s=now, source=SOURCE, pods=_pods(nodes, report))
                 yield source_health(now, SOURCE)
                 await pause(POLL_S, self._sleep)
 
@@ -132,26 +137,84 @@ def _parts(url: str) -> SplitResult | None:
         return None
 
 
-def _groups(nodes: Sequence[Node]) -> tuple[WorkerGroup, ...]:
+async def _report(dashboard: Dashboard) -> AutoscalerReport:
+    try:
+        return await dashboard.autoscaler()
+    except AnswerError:  # the GCS is slow, or another server: the nodes are what matters
+        return AutoscalerReport()
+
+
+def _health(
+    head: bool, groups: Sequence[WorkerGroup], report: AutoscalerReport
+) -> tuple[ClusterHealth, str]:
+    if not head:
+        return ClusterHealth.DOWN, "its head is dead"
+    is_whole = all(group.ready >= group.desired for group in groups)
+    return ClusterHealth.READY if is_whole else ClusterHealth.DEGRADED, report.message
+
+
+def _groups(nodes: Sequence[Node], report: AutoscalerReport) -> tuple[WorkerGroup, ...]:
+    """A group for each type of node that the autoscaler has or launches, and one for the others."""
     workers = [node for node in nodes if not node.is_head and node.alive]
-    if not workers:
-        return ()
-    count = len(workers)
-    resources = Resources(
-        cpus=workers[0].resources.get("CPU", 0.0), gpus=workers[0].resources.get("GPU", 0.0)
-    )
-    return (WorkerGroup(WORKERS, count, count, count, count, resources),)
+    pending = [node.type for node in report.pending]
+    names = [_group(node, report) for node in workers] + pending + list(report.launching)
+    groups = []
+    for name in dict.fromkeys(names):
+        alive = [node for node in workers if _group(node, report) == name]
+        launching = report.launching.get(name, 0)
+        desired = len(alive) + pending.count(name) + launching
+        offered = alive[0].resources if alive else {}
+        groups.append(
+            WorkerGroup(
+                name=name,
+                desired=desired,
+                ready=len(alive),
+                min=desired,
+                max=desired,
+                resources=Resources(cpus=offered.get("CPU", 0.0), gpus=offered.get("GPU", 0.0)),
+                autoscaled=name != WORKERS,
+                note=f"{launching} launching" if launching else "",
+            )
+        )
+    return tuple(groups)
 
 
-def _pod(node: Node) -> Pod:
-    return Pod(
-        name=f"{node.hostname or node.ip}-{node.id[:6]}",
-        group=HEAD_GROUP if node.is_head else WORKERS,
-        node_type=NodeType.HEAD if node.is_head else NodeType.WORKER,
-        phase=PodPhase.RUNNING if node.alive else PodPhase.FAILED,
-        ready=node.alive,
-        ip=node.ip,
-        reason=node.state_message,
-        host=node.hostname,
-        gpus=node.resources.get("GPU", 0.0),
-    )
+def _group(node: Node, report: AutoscalerReport) -> str:
+    return HEAD_GROUP if node.is_head else report.types.get(node.ip, WORKERS)
+
+
+def _current(nodes: Sequence[Node], report: AutoscalerReport) -> AutoscalerReport:
+    """The report without the nodes that have joined since it was written."""
+    joined = {node.ip for node in nodes if node.alive}
+    pending = tuple(node for node in report.pending if node.address not in joined)
+    return replace(report, pending=pending)
+
+
+def _pods(nodes: Sequence[Node], report: AutoscalerReport) -> tuple[Pod, ...]:
+    pods = [
+        Pod(
+            name=f"{node.hostname or node.ip}-{node.id[:6]}",
+            group=_group(node, report),
+            node_type=NodeType.HEAD if node.is_head else NodeType.WORKER,
+            phase=PodPhase.RUNNING if node.alive else PodPhase.FAILED,
+            ready=node.alive,
+            ip=node.ip,
+            reason=node.state_message,
+            host=node.hostname,
+            gpus=node.resources.get("GPU", 0.0),
+        )
+        for node in nodes
+    ]
+    pods += [
+        Pod(
+            name=node.address,
+            group=node.type,
+            node_type=NodeType.WORKER,
+            phase=PodPhase.PENDING,
+            ready=False,
+            ip=node.address,
+            reason=node.status,
+        )
+        for node in report.pending
+    ]
+    return tuple(pods)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from cockpit.format import plural
 
@@ -192,6 +193,79 @@ class ClaimState(Struct, frozen=True):
     phase: str
     """`Pending`, `Bound` or `Lost`; empty if it does not exist or cannot be read."""
     message: str = ""
+
+
+class Demand(Struct, frozen=True):
+    """Tasks, actors or placement groups of one shape that Ray has no room for."""
+
+    bundles: tuple[tuple[Mapping[str, float], int], ...]
+    """Resources by Ray's names, and how many bundles of them: one for a task or an actor."""
+    count: int
+
+    @property
+    def text(self) -> str:
+        """`1 GPU`, `3 × (1 CPU, 1 GPU)`, `a placement group of 2 × 1 GPU`."""
+        shapes = ", ".join(_times(count, _shape(resources)) for resources, count in self.bundles)
+        if len(self.bundles) == 1 and self.bundles[0][1] == 1:
+            return _times(self.count, shapes)
+        groups = "a placement group" if self.count == 1 else f"{self.count} placement groups"
+        return f"{groups} of {shapes}"
+
+
+class PendingNode(Struct, frozen=True):
+    """A node that the autoscaler has launched, and that has not joined Ray."""
+
+    address: str
+    type: str
+    status: str
+    """Ray's: `waiting-for-ssh`, `syncing-files`, `setting-up`, …"""
+
+
+class AutoscalerReport(Struct, frozen=True):
+    """What Ray's autoscaler reports: what has no room, what it launches, and what failed.
+
+    A head that was started without an autoscaler reports the demand alone.
+    """
+
+    demand: tuple[Demand, ...] = ()
+    pending: tuple[PendingNode, ...] = ()
+    launching: Mapping[str, int] = field(default_factory=dict)
+    """Nodes that were requested from the provider and have no address yet, by type."""
+    failures: tuple[str, ...] = ()
+    """Launches and nodes that failed, the newest last."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """The types of the nodes that it has launched, by address."""
+    error: str = ""
+    """Why the autoscaler itself does not work."""
+
+    @property
+    def message(self) -> str:
+        """One line; empty if nothing waits and nothing has failed."""
+        parts = [f"the autoscaler fails: {self.error}"] if self.error else []
+        if self.demand:
+            shapes = [demand.text for demand in self.demand]
+            more = f" and {len(shapes) - SHAPES} more" if len(shapes) > SHAPES else ""
+            parts.append(f"no room for {', '.join(shapes[:SHAPES])}{more}")
+        if count := len(self.pending) + sum(self.launching.values()):
+            parts.append(f"{plural(count, 'node')} launching")
+        if self.failures:
+            parts.append(f"last failure: {self.failures[-1]}")
+        return "; ".join(parts)
+
+
+SHAPES = 3
+"""Shapes of demand in a message."""
+
+
+def _shape(resources: Mapping[str, float]) -> str:
+    """Resources by Ray's names; `memory` is in bytes."""
+    nouns = {"CPU": "cpu", "GPU": "gpu/gpu"}
+    shown = [amount(value, nouns.get(name, name)) for name, value in sorted(resources.items())]
+    return shown[0] if len(shown) == 1 else f"({', '.join(shown) or 'no resources'})"
+
+
+def _times(count: int, shape: str) -> str:
+    return shape if count == 1 else f"{count} × {shape}"
 
 
 def ordinal(number: int) -> str:

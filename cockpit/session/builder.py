@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 POLLED = ("ray", "telemetry")
 """The sources of a session that is not monitored, in addition to the backend's watch."""
+REST_AT_MOST_S = {"kuberay": math.inf, "ssh": 5.0}
+"""The longest poll interval at rest, by backend: how late a node that changes is shown on hosts."""
 
 
 def session_on(
@@ -55,8 +58,9 @@ def failures_source(session: Session, pace: Pace | None = None) -> Source:
 
 
 def pace_of(cluster: Backend) -> Pace | None:
-    """Return the poll interval for a shared API server, else None."""
-    return Pace() if cluster.ref.backend == "kuberay" else None
+    """Return the poll interval for a shared API server or for hosts over SSH, else None."""
+    at_most_s = REST_AT_MOST_S.get(cluster.ref.backend)
+    return None if at_most_s is None else Pace(rest_at_most_s=at_most_s)
 
 
 def polled_sources(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,13 @@ from cockpit.backends.address import AddressBackend
 from cockpit.backends.local import LocalBackend
 from cockpit.backends.protocol import VERBS
 from cockpit.backends.ray_token import ray_token
+from cockpit.insight.waiting.chain import cluster_chain
 from cockpit.model.cluster import ClusterHealth, DashboardRoute, NodeType
 from cockpit.model.error import UsageError
-from cockpit.model.event import ClusterSeen, Event, PodsListed, SourceHealth
+from cockpit.model.event import ClusterSeen, Event, GroupsListed, PodsListed, SourceHealth
 from cockpit.model.scale import ScaleRequest
+from cockpit.store.store import Store
+from tests.sources.fake_dashboard import FakeDashboard, autoscaler_answer, node
 
 TOKENS = ("COCKPIT_RAY_TOKEN", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 
@@ -46,6 +50,70 @@ async def test_the_nodes_of_a_real_cluster_are_its_pods(route: DashboardRoute) -
     assert isinstance(pods, PodsListed)
     assert [pod.node_type for pod in pods.pods] == [NodeType.HEAD, NodeType.WORKER]
     assert all(pod.ready and pod.ip for pod in pods.pods)
+
+
+async def with_autoscaler(**report: Any) -> tuple[ClusterSeen, GroupsListed, PodsListed]:
+    """A head and a worker at 10.0.0.11, and this report of the autoscaler."""
+    async with FakeDashboard().serve() as fake:
+        fake.nodes = [node(), node("b" * 56, head=False)]
+        fake.nodes[1]["raylet"]["nodeManagerAddress"] = "10.0.0.11"
+        fake.autoscaler = autoscaler_answer(**report)
+        seen = await first_look(AddressBackend(fake.route.base_url, token=str))
+    cluster, groups, pods = seen[ClusterSeen], seen[GroupsListed], seen[PodsListed]
+    assert isinstance(cluster, ClusterSeen)
+    assert isinstance(groups, GroupsListed)
+    assert isinstance(pods, PodsListed)
+    return cluster, groups, pods
+
+
+async def test_nodes_that_the_autoscaler_launches_are_pods_of_the_group_of_their_type() -> None:
+    cluster, groups, pods = await with_autoscaler(
+        nodeTypeMapping={"10.0.0.11": "gpu", "127.0.0.10": "head"},
+        pendingNodes=[["10.0.0.12", "gpu", "setting-up"], ["10.0.0.11", "gpu", "setting-up"]],
+        pendingLaunches={"gpu": 2},
+        demand=[[{"GPU": 1.0}, 3], [{"CPU_group_0123": 1.0}, 1]],
+    )
+    (group,) = groups.groups
+    assert (group.name, group.desired, group.ready, group.autoscaled) == ("gpu", 4, 1, True)
+    assert group.note == "2 launching"
+    waiting = [pod for pod in pods.pods if not pod.ready]
+    assert [(pod.name, pod.group, pod.reason) for pod in waiting] == [
+        ("10.0.0.12", "gpu", "setting-up")
+    ]
+    assert cluster.health is ClusterHealth.DEGRADED
+    assert cluster.message == "no room for 3 × 1 GPU; 3 nodes launching"
+    store = Store()
+    for event in (cluster, groups, pods):
+        store.apply(event)
+    chain = cluster_chain(store)
+    assert "3 of 5 pods created: no room for 3 × 1 GPU" in chain.summary
+    assert chain.blocking is not None
+    assert "logs/monitor.log" in chain.blocking.todo
+
+
+async def test_failed_launches_and_demand_without_an_autoscaler_are_in_the_message() -> None:
+    record = {
+        "nodeType": "gpu_worker",
+        "isAvailable": False,
+        "lastCheckedTimestamp": 1_795_680_546.0,
+        "unavailableNodeInformation": {"category": "Quota", "description": "no P5 left"},
+    }
+    cluster, groups, _ = await with_autoscaler(
+        nodeTypeMapping={"b" * 56: f"node_{'b' * 56}"},
+        failedNodes=[["10.0.0.13", "gpu_worker"]],
+        nodeAvailabilitySummary={"nodeAvailabilities": {"gpuWorker": record}},
+        pg_demand=[[{"bundles": [[{"CPU": 1.0, "GPU": 1.0}, 2]], "strategy": "PACK"}, 1]],
+        error="Traceback (most recent call last):\nValueError: no credentials",
+    )
+    assert [(one.name, one.desired, one.autoscaled) for one in groups.groups] == [
+        ("workers", 1, False)
+    ]
+    assert cluster.health is ClusterHealth.READY
+    assert cluster.message == (
+        "the autoscaler fails: ValueError: no credentials; "
+        "no room for a placement group of 2 × (1 CPU, 1 GPU); "
+        "last failure: gpu_worker: Quota: no P5 left"
+    )
 
 
 @pytest.mark.slow

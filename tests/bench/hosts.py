@@ -1,7 +1,7 @@
-"""A cluster on hosts: `python -m tests.bench.hosts [start] [rest] [view]`.
+"""A cluster on hosts: `python -m tests.bench.hosts [start] [rest] [recovery] [view]`.
 
-Needs root: hosts are namespaces of this machine, or 64 sshd at addresses of its own. The time that
-a run on hosts takes to recover is measured by `python -m tests.bench.recovery spare --on hosts`.
+Needs root: hosts are namespaces of this machine, or 64 sshd at addresses of its own. `recovery` is
+the case `spare` of `python -m tests.bench.recovery --on hosts`, with fewer drills.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from cockpit.model.event import KubernetesNodesListed
 from cockpit.session import builder
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.selectors import current_run
+from tests.bench import recovery
 from tests.bench.many_pods import resident_mb
 from tests.bench.process import COCKPIT, cpu_of
 from tests.bench.table import Line, Table, load, say, show
@@ -42,7 +43,8 @@ SETTLED_S = 75.0
 VIEWED_S = 20.0
 MANY = 64
 KEYS = 200
-PARTS = ("start", "rest", "view")
+DRILLS = 3
+PARTS = ("start", "rest", "recovery", "view")
 _COUNT = re.compile(r"bytes_(?:acked|received):(\d+)")
 
 
@@ -59,14 +61,15 @@ def cluster_of(network: Network) -> Iterator[Hosts]:
         asyncio.run(lifecycle.down(hosts))
 
 
-def first_step(network: Network, hosts: Hosts) -> tuple[float, float]:
-    """Seconds from the command `up` until its end, and until the run's first step."""
-    began = time.monotonic()
+def first_step(network: Network, hosts: Hosts) -> dict[str, float]:
+    """Seconds from the command `up` until each of what follows, the first step the last."""
+    began, began_s = time.monotonic(), time.time()
     asyncio.run(lifecycle.up(hosts, "fast", START_S, say))
-    up_s = time.monotonic() - began
+    until = {"the hosts are a cluster (`cockpit up`)": time.monotonic() - began}
     settings = {"storage_path": str(network.shared), "epochs": "100000"}
     with builder.session_on(SshBackend(hosts)) as session:
         job = session.call(_launch(hosts, settings))
+        until["the job is submitted"] = time.monotonic() - began
 
         def stepped() -> bool:
             run = current_run(session.store)
@@ -77,10 +80,13 @@ def first_step(network: Network, hosts: Hosts) -> tuple[float, float]:
         run = current_run(session.store)
         assert run is not None
         assert run.attempt is not None
+        assert run.attempt.started_s is not None
         assert run.attempt.first_step_s is not None
-        took_s = time.monotonic() - began - (session.clock() - run.attempt.first_step_s)
+        until["its driver has started the run"] = run.started_s - began_s
+        until["its ranks have started"] = run.attempt.started_s - began_s
+        until["the first step"] = run.attempt.first_step_s - began_s
         session.call(_stop(hosts, job))
-    return up_s, took_s
+    return until
 
 
 async def _launch(hosts: Hosts, settings: dict[str, str]) -> str:
@@ -189,21 +195,27 @@ def measure(parts: Sequence[str]) -> Table:
         names = [f"host-{number}" for number in range(HOSTS)]
         with separate_state(), host_spaces(*names) as network, cluster_of(network) as hosts:
             if "start" in parts:
-                up_s, step_s = first_step(network, hosts)
-                what = f"from `up` on {HOSTS} hosts with Ray to the first step of `checkpointed`"
-                lines.append(promise("`cockpit up`", up_s, "s", None, 1))
-                lines.append(promise(what, step_s, "s", PROMISED_START_S, 1))
+                what = f"from `cockpit up` on {HOSTS} hosts with Ray, and `checkpointed`, until"
+                until = first_step(network, hosts)
+                *before, (last, step_s) = until.items()
+                lines += [promise(f"{what} {name}", s, "s", None, 1) for name, s in before]
+                lines.append(promise(f"{what} {last}", step_s, "s", PROMISED_START_S, 1))
             else:
                 asyncio.run(lifecycle.up(hosts, "fast", START_S, say))
             if "rest" in parts:
                 lines += at_rest(network, hosts)
+    if "recovery" in parts:
+        rows = recovery.measure_all(["spare"], ["fast"], DRILLS, "hosts", None)
+        lines += recovery.tabled(rows, "", began).lines
     if "view" in parts:
         lines += view()
     return Table(
         "Clusters on hosts",
         f"{HOSTS} hosts as network namespaces of this machine, each with its own sshd, and Ray on "
-        f"each of them; then {MANY} sshd with an agent each, and a program in place of Ray. "
-        f"`cockpit` on a pseudo-terminal of 200×50 in the Nodes view; the hosts share its cores.",
+        f"each of them; a head and {recovery.RANKS + 1} more of them for the recovery of a run of "
+        f"{recovery.RANKS} ranks, whose pod is killed; then {MANY} sshd with an agent each, and a "
+        f"program in place of Ray. `cockpit` on a pseudo-terminal of 200×50 in the Nodes view. The "
+        f"hosts share the cores of the machine.",
         lines,
         began,
     )

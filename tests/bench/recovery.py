@@ -1,18 +1,19 @@
 """How long a run takes to recover: `python -m tests.bench.recovery [CASE…] [--drills 5] …`.
 
 Each case is a real run with 2 ranks, of `training.jobs.checkpointed` or of a script without cockpit
-(tests/training/scripts/plain_torch.py), on local pods or, with `--on testbed`, on those of the test
-Kubernetes; under each profile it gets a cluster of its own, with the profile's settings in pods and
-job. Then drills, one after the other, each when the run has settled: all pods ready, all ranks
-stepping, for SETTLE_S. With `--by-turns` each drill has a new cluster, and the profiles alternate,
-so that a change of the load meets both. The instants are those that cockpit shows
-(`cockpit.insight.recovery.measurement`). It takes more than an hour; what a file of `--rows` has
-already is not measured again.
+(tests/training/scripts/plain_torch.py), on local pods, with `--on testbed` on those of the test
+Kubernetes, or with `--on hosts` on hosts that are namespaces. Under each profile it gets a cluster
+of its own, with the profile's settings in pods and job. Then drills, one after the other, each when
+the run has settled: all pods ready, all ranks stepping, for SETTLE_S. With `--by-turns` each drill
+has a new cluster, and the profiles alternate, so that a change of the load affects both. The
+instants are those that cockpit shows (`cockpit.insight.recovery.measurement`). It takes more than
+an hour; what a file of `--rows` has already is not measured again.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import math
 import os
@@ -30,6 +31,8 @@ from msgspec.structs import replace
 
 from cockpit.backends.local import GroupSpec
 from cockpit.backends.protocol import Backend
+from cockpit.backends.ssh import lifecycle
+from cockpit.backends.ssh.backend import SshBackend
 from cockpit.drills.plan.kill import plan_kill
 from cockpit.insight.recovery.measurement import is_settled, recovery
 from cockpit.launch import submission
@@ -46,7 +49,9 @@ from tests.cluster.fixtures import RealCluster
 from tests.cluster.operator.template import WAIT_FOR_GCS
 from tests.cluster.raycluster import STORAGE, Group, ray_cluster
 from tests.cluster.testbed import Testbed
-from tests.local_cluster import running_cluster
+from tests.host_spaces import host_spaces
+from tests.local_cluster import running_cluster, separate_state
+from tests.ssh_cluster import description
 
 RANKS = 2
 SCRIPT = Path(__file__).parents[1] / "training" / "scripts" / "plain_torch.py"
@@ -113,6 +118,11 @@ CASES = {
         "KILL", "a rank's process of an unmodified script is killed", is_script=True, within_s=10.0
     ),
 }
+PLACES = {
+    "local": "local pods",
+    "hosts": "hosts that are namespaces of this machine, over SSH",
+    "testbed": "the pods of the test Kubernetes",
+}
 TIMES_FASTER = 4.0
 """Promised of a pod that is killed, against Ray's defaults in the same run."""
 
@@ -148,6 +158,19 @@ def local(case: Case, profile: RecoveryProfile) -> Iterator[tuple[Backend, str]]
         running_cluster("bench", [group], recovery=profile) as backend,
     ):
         yield backend, storage
+
+
+@contextmanager
+def on_hosts(case: Case, profile: RecoveryProfile) -> Iterator[tuple[Backend, str]]:
+    """Namespaces of this machine: a head, and a host for each pod."""
+    names = [f"host-{number}" for number in range(case.pods + 1)]
+    with separate_state(), host_spaces(*names) as network:
+        hosts = description([host.sshd for host in network.hosts], replicas=case.pods)
+        try:
+            asyncio.run(lifecycle.up(hosts, profile.name, START_TIMEOUT_S, say))
+            yield SshBackend(hosts), str(network.shared)
+        finally:
+            asyncio.run(lifecycle.down(hosts))
 
 
 @contextmanager
@@ -437,7 +460,10 @@ def measure_all(
                         case.waits_for_gcs,
                     )
                     stack.callback(testbed.down)
-                where = on_testbed(testbed, case, profile) if testbed else local(case, profile)
+                if testbed:
+                    where = on_testbed(testbed, case, profile)
+                else:
+                    where = (on_hosts if on == "hosts" else local)(case, profile)
                 with where as (backend, storage):
                     for row in measure(name, profile, backend, storage, number, on):
                         rows.append(row)
@@ -456,10 +482,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--by-turns", action="store_true", help="a new cluster for each drill, profiles alternating"
     )
-    parser.add_argument("--on", choices=("local", "testbed"), default="testbed")
+    parser.add_argument("--on", choices=(*PLACES,), default="testbed")
     parser.add_argument("--rows", type=Path, help="a file that each drill is added to, as JSON")
     args = parser.parse_args(argv)
-    place = {"local": "local pods", "testbed": "the pods of the test Kubernetes"}[args.on]
+    place = PLACES[args.on]
 
     def measured() -> Table:
         began = load()

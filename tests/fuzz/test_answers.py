@@ -26,7 +26,7 @@ from cockpit.sources.ray.dashboard import Dashboard, _read, _submission
 from cockpit.sources.ray.train_runs import TrainRunsSource, _Reported
 from cockpit.store.store import Store
 from tests.fuzz.cases import assert_clean, broken, broken_bytes, examine, lanes
-from tests.sources.fake_dashboard import job, node
+from tests.sources.fake_dashboard import autoscaler_answer, job, node
 
 RUN = {
     "train_runs": [
@@ -68,8 +68,29 @@ ONE_JOB = job("j-1") | {
     "runtime_env": {"env_vars": {"A": "b"}, "working_dir": "gcs://x", "py_modules": ["gcs://y"]},
 }
 
+AUTOSCALER = autoscaler_answer(
+    demand=[[{"CPU": 1.0}, 2]],
+    pg_demand=[[{"bundles": [[{"GPU": 1.0}, 2]], "strategy": "PACK"}, 1]],
+    error="Traceback\nboom",
+    pendingNodes=[["10.0.0.12", "gpu_worker", "setting-up"]],
+    pendingLaunches={"gpuWorker": 2},
+    failedNodes=[["10.0.0.13", "gpu_worker"]],
+    nodeTypeMapping={"10.0.0.11": "gpu_worker"},
+    nodeAvailabilitySummary={
+        "nodeAvailabilities": {
+            "gpuWorker": {
+                "nodeType": "gpu_worker",
+                "lastCheckedTimestamp": 1.0,
+                "unavailableNodeInformation": {"category": "c", "description": "d"},
+            }
+        }
+    },
+)
+
 PARSERS: dict[str, tuple[Any, Any]] = {
     "nodes": ({"data": {"summary": [node(), node("b" * 56, alive=False)]}}, answers.nodes),
+    "addresses": ({"data": {"result": {"result": [{"node_ip": "a"}]}}}, answers.addresses),
+    "autoscaler": (AUTOSCALER, answers.autoscaler),
     "jobs": ([ONE_JOB, job("j-2", "FAILED")], lambda raw: [answers.job(one) for one in raw]),
     "train runs": (RUN, answers.train_runs),
     "log files": (LOGS, answers.log_files),

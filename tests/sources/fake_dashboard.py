@@ -36,6 +36,8 @@ class FakeDashboard:
     files: dict[str, bytearray] = field(default_factory=dict)
     jobs: list[dict[str, Any]] = field(default_factory=list)
     nodes: list[dict[str, Any]] = field(default_factory=list)
+    autoscaler: dict[str, Any] | None = None
+    """What `/api/cluster_status` answers; without it there is no such path."""
     faults: dict[str, deque[Fault]] = field(default_factory=dict)
     """By the start of the path; each is used once, the last of a list too."""
     token: str = ""
@@ -118,6 +120,16 @@ class FakeDashboard:
             return await _send_json(writer, {"ray_version": "2.60.0", "session_name": "s"})
         if path == "/nodes":
             return await _send_json(writer, {"data": {"summary": self.nodes or [node()]}})
+        if path == "/api/cluster_status" and self.autoscaler is not None:
+            return await _send_json(writer, self.autoscaler)
+        if path == "/api/v0/nodes":
+            wanted = query.get("filter_values", [])
+            listed = [
+                {"node_ip": raylet["nodeManagerAddress"], "state": raylet["state"]}
+                for raylet in (raw["raylet"] for raw in self.nodes or [node()])
+                if not wanted or raylet["state"] in wanted
+            ]
+            return await _send_json(writer, {"data": {"result": {"result": listed}}})
         if path == "/api/v0/workers":
             return await _send_json(writer, {"data": {"result": {"result": []}}})
         if path == "/api/jobs/":
@@ -191,6 +203,14 @@ async def _send_json(writer: asyncio.StreamWriter, body: object) -> None:
 async def _send(writer: asyncio.StreamWriter, status: int, body: bytes) -> None:
     writer.write(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))
     await writer.drain()
+
+
+def autoscaler_answer(**report: Any) -> dict[str, Any]:
+    """As `/api/cluster_status` of ray 2.60 has it; `demand` and `pg_demand` are its load."""
+    load = {"resourceDemand": report.pop("demand", []), "pgDemand": report.pop("pg_demand", [])}
+    error = report.pop("error", None)
+    status = {"autoscalerReport": report, "loadMetricsReport": load}
+    return {"data": {"autoscalingError": error, "clusterStatus": status}}
 
 
 def job(job_id: str, status: str = "RUNNING", ray_id: str = "01000000") -> dict[str, Any]:

@@ -35,6 +35,19 @@ async def test_a_node_comes_with_its_numbers_in_our_units(
     }
 
 
+async def test_addresses_of_living_nodes_leave_out_the_dead(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    fake.nodes = [node("b" * 56, head=False, alive=False), node()]
+    fake.nodes[0]["raylet"]["nodeManagerAddress"] = "10.0.0.9"
+    head, dead = await dashboard.nodes()
+    assert await dashboard.living_addresses() == {head.ip}
+    assert dead.ip == "10.0.0.9"
+    fake.fail("/api/v0/nodes", Fault(status=200, text='{"data": {}}'))
+    with pytest.raises(AnswerError, match="is not understood"):
+        await dashboard.living_addresses()
+
+
 async def test_a_dead_node_reports_why_and_has_no_numbers(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:

@@ -89,6 +89,7 @@ async def test_the_head_is_listed_with_its_numbers(ray: Dashboard) -> None:
     assert (head.memory_total_bytes or 0) > (head.memory_used_bytes or 0) > 0
     assert head.resources["node:__internal_head__"] == 1.0
     assert (await ray.version()).ray.count(".") == 2
+    assert await ray.living_addresses() == {head.ip}
 
 
 async def test_a_wrong_or_missing_token_is_refused_and_reports_it(route: DashboardRoute) -> None:
@@ -96,6 +97,21 @@ async def test_a_wrong_or_missing_token_is_refused_and_reports_it(route: Dashboa
         async with Dashboard(DashboardRoute(route.base_url, headers)) as stranger:
             with pytest.raises(NotAllowedError, match=text):
                 await stranger.nodes()
+
+
+async def test_task_that_no_node_has_room_for_is_in_the_demand(
+    ray: Dashboard, tmp_path: Path
+) -> None:
+    program = (
+        "import ray\nray.init()\nray.get(ray.remote(num_gpus=3, num_cpus=0)(print).remote())\n"
+    )
+    started = await start(ray, tmp_path, program)
+    async with asyncio.timeout(60):
+        while not (report := await ray.autoscaler()).demand:  # noqa: ASYNC110 - Ray reports it
+            await asyncio.sleep(0.5)
+    assert [demand.text for demand in report.demand] == ["3 GPUs"]
+    assert (report.pending, report.launching, report.types) == ((), {}, {})
+    await submission.stop(ray, started.id)
 
 
 async def test_a_log_is_whole_though_the_connection_is_cut_again_and_again(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from contextlib import aclosing
 
@@ -27,8 +28,8 @@ class Clock:
 class Turned(Pace):
     """A pace whose sleeps turn the clock instead of taking time."""
 
-    def __init__(self, clock: Clock) -> None:
-        super().__init__(clock=clock)
+    def __init__(self, clock: Clock, rest_at_most_s: float = math.inf) -> None:
+        super().__init__(clock=clock, rest_at_most_s=rest_at_most_s)
         self.turned = clock
         self.slept: list[float] = []
 
@@ -115,6 +116,22 @@ async def test_at_rest_all_sources_together_ask_six_times_a_minute(
     assert pace.slept[-1] == RaySource.rest_s
     telemetry_a_minute = 60 / FIND_REST_S
     assert a_minute + telemetry_a_minute <= 10
+
+
+async def test_nodes_and_jobs_are_listed_every_5_s_at_rest_where_5_s_is_the_longest_rest(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    clock = Clock()
+    pace = Turned(clock, rest_at_most_s=5.0)
+    source = RaySource(dashboard, pace=pace, clock=clock, monotonic=clock)
+    await until(source, clock, 1000 + 70)
+    assert pace.at_rest
+    fake.asked.clear()
+    seen = await until(source, clock, clock.now_s + 60)
+    assert sum(isinstance(event, NodesListed) for event in seen) == pytest.approx(60 / 5, abs=1)
+    assert len(fake.asked) == pytest.approx(2 * 60 / 5, abs=2)
+    pace.wake()
+    assert pace.pause_s(1.0, 15.0) == 1.0
 
 
 async def until(source: RaySource, clock: Clock, end_s: float) -> list[Event]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import shlex
+from pathlib import PurePosixPath
 
 import yaml
 
@@ -20,7 +21,8 @@ def text(hosts: Hosts, ssh_key: str = "", head_ip: str = "") -> str:
     workers = [
         host for group, count in hosts.replicas.items() for host in hosts.of_group(group)[:count]
     ]
-    ray = f"{shlex.quote(head.python)} -m ray.scripts.scripts"
+    # The program itself, since the launcher looks for `ray start` in the commands (Ray 2.60).
+    ray = shlex.quote(str(PurePosixPath(head.python).with_name("ray")))
     port = 6379
     wanted = {
         "cluster_name": hosts.cluster,

@@ -36,6 +36,9 @@ OPTIONS = {
     "ServerAliveInterval": "5",
     "ServerAliveCountMax": "3",
     "StreamLocalBindUnlink": "yes",
+    # One compressor for the whole connection: of an answer of the dashboard that repeats the one
+    # before (13 KB for each node), a few hundred bytes are left. An sshd may refuse it.
+    "Compression": "yes",
     "LogLevel": "ERROR",
     # What a user's configuration may add to an interactive login:
     "ForwardAgent": "no",

@@ -25,6 +25,8 @@ FREE_BYTES = 512 << 20
 """In /tmp, for Ray's logs and what it spills."""
 FULL = 0.95
 """Ray starts no task on a node whose disk is fuller (RAY_local_fs_capacity_threshold)."""
+OPEN_FILES = 4096
+"""Ray raises its soft limit up to the hard one, and warns below this (`ray.init`, Ray 2.60)."""
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 
 
@@ -54,6 +56,8 @@ class Checked(Struct, frozen=True):
     other ports of Ray 2.60 listen at all addresses, and this cannot be configured."""
     public: tuple[str, ...] = ()
     """The addresses of the host that are not in a private network."""
+    open_files: int = 0
+    """How many files a process may open at most, its hard limit; 0: no limit, or not known."""
     skew_s: float = 0.0
     """Its clock less this host's, as far as the time of the answer shows it; 0: within that."""
 
@@ -95,7 +99,10 @@ class Finding(Struct, frozen=True):
     """Whether no pod can be started on the host."""
 
 
-SUBJECTS = ("ray", "address", "pods", "room", "gpus", "clock", "driver", "token", "ports")
+SUBJECTS = (
+    *("ray", "address", "pods", "room", "gpus"),
+    *("clock", "driver", "limits", "token", "ports"),
+)
 
 
 def findings(host: Host, found: Checked) -> Iterator[Finding]:
@@ -130,6 +137,10 @@ def findings(host: Host, found: Checked) -> Iterator[Finding]:
         yield Finding("clock", problem, "run NTP on it", prevents=False)
     for text in found.problems:
         yield Finding("driver" if "nvidia" in text else "room", one_line(text), prevents=False)
+    if 0 < found.open_files < OPEN_FILES:
+        problem = f"a process may open {found.open_files} files only"
+        fix = f"raise nofile to {OPEN_FILES} or more in its /etc/security/limits.conf"
+        yield Finding("limits", problem, fix, prevents=False)
     if found.tokenless:
         names = one_line(", ".join(found.tokenless), 80)
         fix = "start the cluster again: cockpit down, then cockpit up"

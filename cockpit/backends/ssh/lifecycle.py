@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -38,6 +39,7 @@ OPERATOR_S = 0.5
 """Between two checks whether an operator has ended."""
 AGAIN = "Run the command again."
 Progress = Callable[[str], None]
+_NUMBER = re.compile(r"\d+")
 
 
 class Removed(Struct, frozen=True):
@@ -228,8 +230,9 @@ async def _wait(
                     health = event.health
                     if health is ClusterHealth.READY:
                         return
-                    if event.message != shown:
-                        shown = event.message
+                    is_new = is_other(event.message, shown)
+                    shown = event.message
+                    if is_new:
                         progress(f"Waiting: {shown}")
                 kept = health is ClusterHealth.DEGRADED and shown != NO_OPERATOR
                 if full and kept and not all_usable:
@@ -242,6 +245,11 @@ async def _wait(
         ) from None
     finally:
         await backend.aclose()
+
+
+def is_other(message: str, before: str) -> bool:
+    """Whether more than a number has changed: on many hosts, each that answers changes one."""
+    return _NUMBER.sub("", message) != _NUMBER.sub("", before)
 
 
 async def down(hosts: Hosts, vanished: Collection[str] = ()) -> Removed:

@@ -17,7 +17,6 @@ from cockpit.model.cluster import (
     ClusterHealth,
     ClusterRef,
     KubernetesNode,
-    Node,
     Pod,
     WorkerGroup,
 )
@@ -59,14 +58,13 @@ class Readiness:
             state = self._fleet.states.get(self._fleet.hosts.head.name)
             head = state.living if state else None
             uid = head.pod.uid if head is not None and head.started else ""
-            nodes: tuple[Node, ...] = ()
+            alive: frozenset[str] = frozenset()
             if uid:
                 try:
-                    nodes = await self._dashboard.nodes()
+                    alive = await self._dashboard.living_addresses()
                     self.ray_version = self.ray_version or (await self._dashboard.version()).ray
                 except CockpitError:
-                    nodes = ()  # not yet, or no more: none of its nodes is known to live
-            alive = frozenset(node.ip for node in nodes if node.alive)
+                    alive = frozenset()  # not yet, or no more: none is known to live
             if (alive, uid) != (self.alive, self.asked_for):
                 self.alive, self.asked_for = alive, uid
                 self._fleet.changed.set()
@@ -88,6 +86,8 @@ async def watch_hosts(
     polling = asyncio.create_task(readiness.run())
     seen: dict[type[Event], object] = {}
     try:
+        # At once: which hosts there are is known from the file.
+        yield KubernetesNodesListed(at_s=server_time(), source=SOURCE, nodes=_nodes(fleet))
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_AFTER_S):
                 while not _is_complete(fleet, readiness):

@@ -112,6 +112,9 @@ def _well(subject: str, hosts: Hosts, checked: Mapping[str, Checked]) -> str:
     if subject == "clock":
         most = max(abs(found.skew_s) for found in all_of)
         return f"differ by {in_seconds(most, 1)} at most" if most else "no difference measured"
+    if subject == "limits":
+        least_files = min((found.open_files for found in all_of if found.open_files), default=0)
+        return f"at least {plural(least_files, 'open file')} for a process" if least_files else ""
     if subject == "token" and runs:
         return "every process of Ray requires it"
     if subject == "ports" and runs:

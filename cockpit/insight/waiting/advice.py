@@ -77,7 +77,11 @@ def quota(entry: QueueEntry) -> str:
     return "Wait until another workload ends, ask for less, or have the quota raised."
 
 
-def pods(refused: str) -> str:
+def pods(refused: str, backend: str = "kuberay") -> str:
+    if backend == "address":
+        return "See the log of Ray's autoscaler, on the head: logs/monitor.log of the session"
+    if backend != "kuberay":
+        return "See the log of the cluster's operator (docs/hosts.md, docs/local.md)."
     if "quota" in refused:
         return "Scale down, or have the ResourceQuota of the namespace raised."
     return "See the events of the cluster: cockpit describe cluster"

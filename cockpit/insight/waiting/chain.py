@@ -57,6 +57,7 @@ class Facts(Struct, frozen=True):
     claims: Sequence[ClaimState] = ()
     missing: Sequence[str] = ()
     queues_known: bool = True
+    backend: str = "kuberay"
 
 
 def cluster_chain(store: Store) -> Chain:
@@ -128,6 +129,7 @@ def _facts(store: Store, pods: Sequence[Pod], desired: int | None) -> Facts:
         claims=store.queues.claims,
         missing=store.queues.missing,
         queues_known=bool(store.queues.source),
+        backend=store.ref.backend if store.ref is not None else "kuberay",
     )
 
 
@@ -322,7 +324,7 @@ def _created(facts: Facts) -> Link:
         return Link(WaitStage.PODS, DONE, text)
     if facts.refused and not facts.suspended:
         text = f"{text[:-1]}: {facts.refused}."
-    return Link(WaitStage.PODS, BLOCKING, text, advice.pods(facts.refused))
+    return Link(WaitStage.PODS, BLOCKING, text, advice.pods(facts.refused, facts.backend))
 
 
 def _pod_links(facts: Facts) -> list[Link]:

@@ -1,12 +1,14 @@
 """The poll interval of sources: a second while the cluster is active, longer at rest.
 
 An API server is shared by many users, and a UI stays open for days: at rest, all its requests must
-stay below ten a minute. A watch reports when the cluster is active again.
+stay below ten a minute. A watch reports when the cluster is active again. The head of a cluster on
+hosts answers its users alone: there the interval at rest is a few seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -20,10 +22,15 @@ LEAST_S = 1.0
 
 
 class Pace:
-    """Shared by the sources of one cluster. `wake` may be called from any thread."""
+    """Shared by the sources of one cluster. `wake` may be called from any thread.
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    `rest_at_most_s`: the longest interval at rest; a source may have a shorter one.
+    """
+
+    def __init__(
+        self, *, rest_at_most_s: float = math.inf, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock, self._rest_at_most_s = clock, rest_at_most_s
         self._active_s = clock()
         self._jobs_alive = False
         self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
@@ -69,7 +76,7 @@ class Pace:
 
     def pause_s(self, active_s: float, rest_s: float) -> float:
         """How long to wait now: one or the other."""
-        return max(active_s, rest_s) if self.at_rest else active_s
+        return max(active_s, min(rest_s, self._rest_at_most_s)) if self.at_rest else active_s
 
     async def sleep(self, seconds: float) -> None:
         """Sleep until the time is up or `wake` is called, and for at least LEAST_S."""

@@ -15,6 +15,7 @@ from cockpit.model.run import Job, JobStatus, RunState
 from cockpit.model.secret import masked, masked_lines, masked_value
 from cockpit.model.serve import Deployment, Replica
 from cockpit.model.text import clean_lines, one_line
+from cockpit.model.waiting import AutoscalerReport, Demand, PendingNode
 
 MIB = 1024 * 1024
 MESSAGE_CHARS = 24_000
@@ -37,6 +38,65 @@ def nodes(answer: Any) -> tuple[Node, ...]:
     """`/nodes?view=summary`, the head first, then alive before dead, by address."""
     listed = [_node(raw) for raw in answer["data"]["summary"] if "nodeId" in raw["raylet"]]
     return tuple(sorted(listed, key=lambda n: (not n.is_head, not n.alive, n.ip, n.id)))
+
+
+def addresses(answer: Any) -> frozenset[str]:
+    """`/api/v0/nodes`: the addresses of the listed nodes."""
+    return frozenset(one_line(str(raw["node_ip"])) for raw in answer["data"]["result"]["result"])
+
+
+def autoscaler(answer: Any) -> AutoscalerReport:
+    """`/api/cluster_status`; empty before the head's monitor has written its first report.
+
+    Ray converts the keys of dictionaries, except of those in lists of lists: `gpu_worker` is
+    `gpuWorker` in `pendingLaunches`, and unchanged in `pendingNodes` (`to_google_style` in
+    ray/dashboard/utils.py).
+    """
+    data = answer["data"]
+    status = data.get("clusterStatus") or {}
+    report, load = status.get("autoscalerReport") or {}, status.get("loadMetricsReport") or {}
+    demand = [
+        Demand(((_shape(resources), 1),), count(times))
+        for resources, times in load.get("resourceDemand") or ()
+        if not any("_group_" in name for name in resources)  # its placement group has the room
+    ]
+    demand += [
+        Demand(tuple((_shape(one), count(many)) for one, many in group["bundles"]), count(times))
+        for group, times in load.get("pgDemand") or ()
+    ]
+    failures = [
+        f"{one_line(kind)} at {one_line(ip)} ended" for ip, kind in report.get("failedNodes") or ()
+    ]
+    records = (report.get("nodeAvailabilitySummary") or {}).get("nodeAvailabilities") or {}
+    for record in sorted(records.values(), key=lambda one: float(one["lastCheckedTimestamp"])):
+        if why := record.get("unavailableNodeInformation"):
+            reason = one_line(f"{why['category']}: {why['description']}")
+            failures.append(f"{one_line(record['nodeType'])}: {reason}")
+    types = report.get("nodeTypeMapping") or {}
+    return AutoscalerReport(
+        demand=tuple(demand),
+        pending=tuple(
+            PendingNode(one_line(ip), one_line(kind), one_line(state))
+            for ip, kind, state in report.get("pendingNodes") or ()
+        ),
+        launching={
+            one_line(kind): count(times)
+            for kind, times in (report.get("pendingLaunches") or {}).items()
+        },
+        failures=tuple(failures),
+        # Without an autoscaler, Ray makes up a type for each node, of its id.
+        types={one_line(ip): one_line(kind) for ip, kind in types.items() if kind != f"node_{ip}"},
+        error=_last_line(str(data.get("autoscalingError") or "")),
+    )
+
+
+def _shape(raw: Mapping[str, Any]) -> dict[str, float]:
+    return {one_line(name): float(value) for name, value in raw.items()}
+
+
+def _last_line(traceback: str) -> str:
+    lines = [line for line in traceback.splitlines() if line.strip()]
+    return one_line(lines[-1]) if lines else ""
 
 
 def _node(raw: Mapping[str, Any]) -> Node:

@@ -21,6 +21,7 @@ from cockpit.model.driver import NOTHING_RESERVED, DriverResources
 from cockpit.model.run import Job
 from cockpit.model.serve import Deployment
 from cockpit.model.text import one_line
+from cockpit.model.waiting import AutoscalerReport
 from cockpit.sources.ray import answers
 from cockpit.sources.ray.answers import TrainRun
 from cockpit.sources.ray.http import AnswerError, DashboardClient, MissingError, NoDataError
@@ -37,6 +38,8 @@ TAIL_S = 60.0
 """How long the last lines of a log may take in total."""
 UPLOAD_TIMEOUT_S = 300.0
 DEAD_WORKERS = 1_000
+MOST_NODES = 10_000
+"""Ray's own limit (RAY_MAX_LIMIT_FROM_API_SERVER in ray/util/state/common.py)."""
 SUBMIT_TIMEOUT_S = 60.0
 
 
@@ -77,6 +80,26 @@ class Dashboard(DashboardClient):
         params = {"view": "summary", "nocache": "1"}
         raw = await self._http.ask("GET", "/nodes", params=params)
         return _read("/nodes", raw, answers.nodes)
+
+    async def living_addresses(self) -> frozenset[str]:
+        """The addresses of the living nodes, by the GCS: a twentieth of what `nodes` transfers."""
+        path = "/api/v0/nodes"
+        params = {
+            "limit": str(MOST_NODES),
+            "filter_keys": "state",
+            "filter_predicates": "=",
+            "filter_values": "ALIVE",
+        }
+        raw = await self._http.ask("GET", path, params=params)
+        return _read(path, raw, answers.addresses)
+
+    async def autoscaler(self) -> AutoscalerReport:
+        """What Ray's autoscaler waits for, launches and fails to launch.
+
+        Empty with its version 2, which reports to the GCS alone (`autoscaler/v2/monitor.py`).
+        """
+        path = "/api/cluster_status"
+        return _read(path, await self._http.ask("GET", path), answers.autoscaler)
 
     async def jobs(self) -> tuple[Job, ...]:
         """All jobs, newest first."""

@@ -31,7 +31,9 @@ def test_configuration_fits_rays_own_schema(capsys: pytest.CaptureFixture[str]) 
     # The spare is left out, as `up` does at first.
     assert made["provider"]["worker_ips"] == ["10.0.0.11"]
     assert made["auth"] == {"ssh_user": "ubuntu"}
-    assert any("/opt/ray/bin/python -m ray" in line for line in made["head_start_ray_commands"])
+    stop, start = made["head_start_ray_commands"]
+    assert stop == "/opt/ray/bin/ray stop"
+    assert start.startswith("/opt/ray/bin/ray start --head ")
 
 
 def test_head_is_reached_by_its_public_address() -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
+import re
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -47,6 +50,29 @@ async def test_forward_is_a_private_socket_to_a_port_of_the_host(
     async with asyncio.timeout(60):
         assert (await reader.readline()).startswith(b"SSH-2.0-")
     writer.close()
+
+
+def received_bytes(sshd: Sshd) -> int:
+    """What the sshd has sent on the connections that are open."""
+    listed = subprocess.run(
+        ["ss", "-tinH", "src", f"{sshd.address}:{sshd.port}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return sum(map(int, re.findall(r"bytes_sent:(\d+)", listed.stdout)))
+
+
+async def test_output_that_repeats_is_compressed_over_the_whole_connection(
+    connection: Connection, sshd: Sshd, tmp_path: Path
+) -> None:
+    text = "".join(f"{random.getrandbits(64):016x}" for _ in range(1_000))
+    (tmp_path / "answer").write_text(text)
+    show = ["cat", str(tmp_path / "answer")]
+    before = received_bytes(sshd)
+    for _ in range(10):
+        assert (await connection.run(show)).stdout == text
+    assert received_bytes(sshd) - before < 2 * len(text)
 
 
 async def test_connection_ends_with_its_processes_and_socket(sshd: Sshd, folder: Path) -> None:

@@ -45,6 +45,14 @@ def test_clock_and_driver_are_reported() -> None:
     assert list(warnings(HOST, replace(WELL, skew_s=host_check.SKEW_S))) == []
 
 
+@pytest.mark.parametrize(("most", "is_low"), [(1024, True), (4096, False), (0, False)])
+def test_low_limit_of_open_files_is_reported(most: int, is_low: bool) -> None:
+    found = replace(WELL, open_files=most)
+    low = ["host gpu-1: a process may open 1024 files only."]
+    assert [line.partition(" To fix")[0] for line in warnings(HOST, found)] == low * is_low
+    assert unfit(HOST, found) == ""
+
+
 def test_what_a_pod_leaves_open_is_a_finding_that_does_not_prevent_it() -> None:
     """Ray's other ports are open at all addresses, which cannot be configured."""
     found = replace(WELL, open_ports=(6379, 8265), private_ports=(8265, 10001), tokenless=("ray",))
@@ -66,6 +74,7 @@ def test_every_finding_has_a_known_subject_and_a_host_reports_all_of_them() -> N
         gpus=(),
         skew_s=9.0,
         problems=("nvidia-smi: no",),
+        open_files=1024,
         tokenless=("ray",),
         open_ports=(1,),
         private_ports=(1,),

@@ -6,6 +6,7 @@ import contextlib
 import ipaddress
 import os
 import platform
+import resource
 import shutil
 import socket
 import subprocess
@@ -34,6 +35,8 @@ def facts(place: Place, request: dict[str, Any]) -> None:
         answer["tokenless"] += without_token(pids)
     disk = shutil.disk_usage("/tmp")
     answer["disk_bytes"], answer["disk_free_bytes"] = disk.total, disk.free
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    answer["open_files"] = 0 if most == resource.RLIM_INFINITY else most
     cluster = place.cluster
     answer["cluster"] = cluster["uid"] if cluster else ""
     answer["private_ports"] = cluster["ports"][1:] if cluster else []

@@ -31,7 +31,9 @@ from cockpit.model.error import UsageError
 
 FAILED_SHOWN_S = 15.0
 """How long an ended pod remains in the list, so that its end is visible."""
-SUPERVISE_S = 0.05
+GCS_CHECK_S = 0.05
+STOP_CHECK_S = 0.25
+"""How often the supervisor looks for a request to stop; the end of `ray start` wakes it at once."""
 GCS_WAIT_S = 600.0
 SCRIPT = str(globals().get("TEXT", ""))
 """The text of this program, as `calls` sends it."""
@@ -101,7 +103,7 @@ def gcs_listens(place: Place, pod: str, address: str, port: int) -> bool:
     while time.monotonic() < deadline and not place.file(pod, "stop").exists():
         with contextlib.suppress(OSError), socket.create_connection((address, port), 2):
             return True
-        time.sleep(SUPERVISE_S)
+        time.sleep(GCS_CHECK_S)
     return False
 
 
@@ -140,12 +142,14 @@ def run_ray(place: Place, pod: str, record: dict[str, Any]) -> str:
         record["started_s"] = time.time()
         place.write(f"{pod}.json", record)
     kill_at_s = None
-    # Not `wait` with a timeout: it polls 80 times a second (subprocess.Popen._wait).
+    # Not `wait` with a timeout: it polls 80 times a second (subprocess.Popen._wait). A child that
+    # ended before the signal was blocked is found by the first `poll`.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
     while (code := child.poll()) is None:
         if kill_at_s is None and stop.exists():
             kill_at_s = float(stop.read_text() or 0)
             child.terminate()
         if kill_at_s is not None and time.time() >= kill_at_s:
             end(lambda: place.processes(record))
-        time.sleep(SUPERVISE_S)
+        signal.sigtimedwait([signal.SIGCHLD], STOP_CHECK_S)
     return how_it_ended(code, log_path)
