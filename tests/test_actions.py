@@ -129,7 +129,7 @@ async def test_line_that_cannot_be_written_after_the_change_is_a_warning(
     assert "could not be written" in caplog.text
     assert "suspend of trainer, done, is not in it" in caplog.text
     done, warning = (event for event in reported if isinstance(event, Notice))
-    assert (done.warning, done.reason) == (False, "Asked")
+    assert (done.warning, done.reason) == (False, "Requested")
     assert (warning.warning, warning.reason) == (True, "AuditLog"), "the screen shows it too"
 
 
@@ -190,7 +190,7 @@ async def test_stack_and_profiles_are_in_the_audit_log_as_they_pause_the_process
         ("profile", "Process", "process 42 on 10.0.0.1"),
     ]
     assert [line["result"] for line in lines()] == ["done", "failed"]
-    assert [one.reason for one in reported if isinstance(one, Notice)] == ["Asked", "Failed"]
+    assert [one.reason for one in reported if isinstance(one, Notice)] == ["Requested", "Failed"]
 
 
 async def test_actions_with_a_refusal_change_nothing_but_read_objects() -> None:
@@ -296,4 +296,4 @@ async def test_each_resubmission_of_a_lost_job_is_in_the_audit_log(
         ("resubmit", spec.submission_id, "second: python t.py --token ***"),
         ("resubmit", "second", "third: python t.py --token ***"),
     ]
-    assert [one.reason for one in told if isinstance(one, Notice)] == ["Asked", "Asked"]
+    assert [one.reason for one in told if isinstance(one, Notice)] == ["Requested", "Requested"]

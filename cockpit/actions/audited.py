@@ -92,7 +92,7 @@ class AuditedActions:
             error=one_line(str(error)) if error else "",
         )
         what = one_line(masked(f"{change.action} {change_text(change)}: {error or 'done'}"))
-        reason = "Failed" if error else "Asked"
+        reason = "Failed" if error else "Requested"
         self._notice(change.kind, change.name, reason, what, warning=error is not None)
         if unwritten:
             self._notice(change.kind, change.name, "AuditLog", one_line(unwritten))

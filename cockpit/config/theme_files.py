@@ -136,7 +136,7 @@ def _colors(
     table = _table(theme, found, key)
     for name, value in table.items():
         if name not in allowed:
-            raise _broken(theme, f"unknown colour {name!r} in [{key}]")
+            raise _broken(theme, f"unknown color {name!r} in [{key}]")
         if not _COLOR.fullmatch(value):
             raise _broken(theme, f"{name} = {value!r} is neither #rrggbb nor ansi_<colour>")
     return table

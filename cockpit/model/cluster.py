@@ -60,8 +60,7 @@ class WorkerGroup(Struct, frozen=True):
     """Whether Ray's autoscaler changes the number of replicas."""
     suspended: bool = False
     note: str = ""
-    """One line that explains the counts: `wanted 0, running 2, held by the autoscaler until idle`.
-    """
+    """One line that explains the counts: `2 running, held by the autoscaler until idle`."""
 
 
 class Pod(Struct, frozen=True):

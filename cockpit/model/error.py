@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import IntEnum
 
 
@@ -94,3 +95,19 @@ class UnreachableError(CockpitError):
 
 class NotAllowedError(CockpitError):
     code = ExitCode.NOT_ALLOWED
+
+
+def reason_of(error: BaseException) -> str:
+    """The innermost reason of a failed connection: httpx's error wraps httpcore's, which wraps the
+    socket's. Of several attempts, the reason of the first one.
+    """
+    name = type(error).__name__
+    while True:
+        several = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+        inner = several[0] if several else error.__cause__ or error.__context__
+        if inner is None:
+            break
+        error = inner
+    if isinstance(error, ConnectionError) and error.errno:
+        return os.strerror(error.errno)  # asyncio's text has the address alone
+    return str(error) or name

@@ -6,7 +6,6 @@ httpx and TLS are loaded with the first question.
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from msgspec import Struct
 
 from cockpit.format import in_seconds
 from cockpit.model.decoding.limited_json import LimitError, loads
-from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
+from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, reason_of
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 from cockpit.sources.http import bounded_body
@@ -195,7 +194,7 @@ class JsonServer:
         except bounded_body.EncodingError as error:
             raise self.strange(str(error)) from error
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            why = self.plain(_reason(error)) or type(error).__name__
+            why = self.plain(reason_of(error))
             raise UnreachableError(f"{self.where} cannot be reached", why, kind.reach) from error
 
     def refused(
@@ -217,15 +216,6 @@ class JsonServer:
     def plain(self, text: str) -> str:
         """One line, without the credentials."""
         return one_line(without_credentials(text, self._settings.secrets))
-
-
-def _reason(error: BaseException) -> str:
-    """The innermost one: httpx's error wraps httpcore's, which wraps the socket's."""
-    while (cause := error.__cause__ or error.__context__) is not None:
-        error = cause
-    if isinstance(error, ConnectionError) and error.errno:
-        return os.strerror(error.errno)  # asyncio's text has the address alone
-    return str(error)
 
 
 def _message(answer: bytes) -> str:

@@ -54,6 +54,9 @@ class CockpitApp(Connecting):
 
     TITLE = "cockpit"
     ENABLE_COMMAND_PALETTE = True
+    CSS = """
+    SearchIcon { display: none; }  /* an emoji: not in all fonts, and two cells or one */
+    """
 
     def __init__(
         self,
@@ -193,7 +196,10 @@ class CockpitApp(Connecting):
         self.attempt(changes.leave(self))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The entries of ctrl+p: the keys of the view, and Textual's commands."""
+        """The entries of ctrl+p: the views, the keys of the view, and Textual's choice of themes.
+
+        Textual's other entries repeat a key of cockpit (quit, save, help) or change the layout.
+        """
         from cockpit.tui.main.screen import MainScreen
 
         if isinstance(screen, MainScreen):
@@ -201,10 +207,10 @@ class CockpitApp(Connecting):
                 show = partial(self.call_next, screen.action_view, name)
                 yield SystemCommand(TITLES[name], f"Show the view {TITLES[name]}", show)
             for key in keys_of(screen.view_name):
-                if key.id not in ("quit", "theme", "save", "help"):
+                if key.id != "theme":
                     act = partial(self.call_next, screen.run_action, key.id)
                     yield SystemCommand(f"{key.label.capitalize()} ({key.shown})", key.help, act)
-        yield from super().get_system_commands(screen)
+        yield SystemCommand("Theme", "Select a theme", self.action_change_theme)
 
     # -- the clock
 

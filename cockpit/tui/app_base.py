@@ -101,7 +101,7 @@ class AppBase(App[int]):
         try:
             self.memory.change(change)
         except OSError as error:
-            what = "What you chose is kept only until the UI ends."
+            what = "Your choice is kept only until you quit the UI."
             self.trouble(CockpitError(what, f"{error.filename}: {error.strerror}"))
         except CockpitError as error:
             self.trouble(error)
@@ -189,7 +189,7 @@ class AppBase(App[int]):
             what = f"{type(error).__name__}: {error}"
             if event.worker.name == "connect":
                 self.failure = CockpitError("Could not connect.", what)
-            self.trouble(CockpitError(f"A fault in cockpit itself ({event.worker.name}).", what))
+            self.trouble(CockpitError(f"A bug in cockpit ({event.worker.name}).", what))
 
     def notify_recovery(self, measured: Recovery) -> None:
         from cockpit.insight.recovery.text import LOST, brief, outcome
@@ -214,7 +214,7 @@ class AppBase(App[int]):
         if (where, what) in self._faults:
             return False
         self._faults.add((where, what))
-        self.trouble(CockpitError(f"A fault in cockpit itself ({where}).", what))
+        self.trouble(CockpitError(f"A bug in cockpit ({where}).", what))
         return True
 
     @contextmanager

@@ -133,7 +133,7 @@ def test_no_run_is_an_error_while_a_source_has_not_answered(
     store.apply(SourceHealth(at_s=100.0, source="ray", ok=True))
     for argv in ((), ("r",)):
         with pytest.raises(
-            UnreachableError, match="telemetry source of local:demo gives no answer"
+            UnreachableError, match="telemetry source of local:demo does not answer"
         ):
             called(*argv)
     store.apply(SourceHealth(at_s=100.0, source="telemetry", ok=True))

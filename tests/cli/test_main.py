@@ -216,6 +216,22 @@ def test_doctor_explains_how_to_fix_what_is_missing(
     assert checks["python"]["fix"] == "", "a passed check needs no fix"
 
 
+@pytest.mark.parametrize("argv", [["doctor"], ["doctor", "--context", "prod"]])
+def test_doctor_without_ray_reports_the_missing_kubeconfig(
+    argv: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    monkeypatch.setattr("cockpit.cli.cluster.doctor.find_spec", lambda name: None)
+    assert run(*argv, "-o", "json") == 1
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+    assert str(tmp_path) in checks["kubeconfig"]["found"]
+    assert "--kubeconfig" in checks["kubeconfig"]["fix"]
+    assert ("ray" in checks) == (len(argv) == 1), "only a local cluster needs Ray here"
+
+
 def test_a_change_asks_and_no_is_the_default(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -169,7 +169,7 @@ def test_a_job_is_stopped_and_waited_for(
     assert f"Job {job} is over." in capsys.readouterr().err
     assert next(row["status"] for row in ask("jobs") if row["name"] == job) == "STOPPED"
     assert main(["stop", job, "--yes"]) == 0
-    assert f"Job {job} is over already: STOPPED." in capsys.readouterr().err
+    assert f"Job {job} has already ended: STOPPED." in capsys.readouterr().err
 
 
 def test_names_that_do_not_exist_are_answered_with_those_that_do(

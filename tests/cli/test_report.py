@@ -127,7 +127,7 @@ def test_a_recording_without_a_run_is_a_sentence(
     )
     recorder.close()
     assert main(["report", str(empty)]) == 2
-    assert "holds no run" in capsys.readouterr().err
+    assert "contains no run" in capsys.readouterr().err
 
 
 def test_a_place_that_cannot_be_written_is_a_sentence_and_leaves_nothing(

@@ -98,7 +98,7 @@ def test_no_bad_end_is_an_error_while_a_source_has_not_answered(store: Store) ->
     store.runs.clear()
     store.apply(SourceHealth(at_s=101.0, source="ray", ok=False, error="connect: timeout"))
     for argv in ((), ("other",)):
-        with pytest.raises(UnreachableError, match="ray source of local:demo gives no answer"):
+        with pytest.raises(UnreachableError, match="ray source of local:demo does not answer"):
             called(*argv)
 
 

@@ -80,7 +80,7 @@ async def prepared(
 @pytest.mark.parametrize("name", [*PROCESSES, "cpu-hog", "memory-hog", "container-kill"])
 async def test_a_right_that_is_missing_is_reported_before_anything_is_done(name: str) -> None:
     def refuse(pod: str, script: str, words: tuple[str, ...]) -> ExecResult:
-        raise NotAllowedError("You may not do this on the cluster.", "pods/exec")
+        raise NotAllowedError("You do not have this permission.", "pods/exec")
 
     backend = Pods(ref=KUBE, said=refuse)
     with pytest.raises(NotAllowedError):

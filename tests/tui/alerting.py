@@ -40,7 +40,7 @@ def _alerts() -> Iterator[Event]:
             "straggler",
             "rank 1",
             Severity.WARNING,
-            "Rank 1 on 10.0.0.13 takes 0.081 s a step, the others 0.041 s: 45 % of each step is "
+            "Rank 1 on 10.0.0.13 takes 81 ms per step, the others 41 ms: 45 % of each step is "
             "lost waiting for it",
             "Score 11.2 (threshold 5, and 20 % of a step); 2.0x its own past",
             "Look at its stack and its node: throttling, a noisy neighbor, a slow disk, uneven "
@@ -69,9 +69,10 @@ def _alerts() -> Iterator[Event]:
             "loss-nan",
             f"run {RUN}",
             Severity.CRITICAL,
-            "The loss is not a number on rank 1 at step 2,380",
-            "The newest value is NaN or infinite; what is trained from here on is lost",
-            "Stop, go back to a checkpoint, lower the learning rate, check the data of that step",
+            "NaN or infinite loss on rank 1 at step 2,380",
+            "NaN and infinity spread to the weights: training from this step on is lost",
+            "Stop the job, resume from an earlier checkpoint, lower the learning rate, check the "
+            "data",
             RUN,
         ),
     )

@@ -190,7 +190,7 @@ def _kube(health: ClusterHealth, until_s: float) -> Iterator[Event]:
 
 
 def _groups(up: bool) -> tuple[WorkerGroup, ...]:
-    held = "wanted 4, running 2: 1 waits for GPUs, 1 crashes" if up else ""
+    held = "queued 3rd in team-a: 12 of 16 GPUs in use" if up else ""
     return (
         WorkerGroup(
             "gpu", 4, 2 if up else 0, 0, 16, Resources(cpus=96, gpus=GPUS),

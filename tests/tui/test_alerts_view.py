@@ -26,7 +26,7 @@ AT_S = 150.0
 async def test_the_worst_alert_comes_first_and_what_is_over_last(cockpit: Open) -> None:
     async with cockpit(at_s=AT_S, simulation=troubled()) as seen:
         await seen.press("8")
-        await seen.sees("3 raised, 1 cleared", "The loss is not a number on rank 1", "try  Stop")
+        await seen.sees("3 raised, 1 cleared", "NaN or infinite loss on rank 1", "try  Stop")
         table = seen.app.screen.query_one("#alerts", LineTable)
         kinds = [row.cells[4].text for row in table.rows]
         assert kinds == ["loss-nan", "straggler", "input-bound", "hung-run"]
@@ -50,7 +50,7 @@ async def test_a_reports_that_the_alert_was_seen_and_z_that_it_can_wait(cockpit:
         await seen.press("g", "z")
         await seen.until(lambda: alerts[STRAGGLER].snoozed_until_s == START_S + AT_S + 900)
         seen.app.tick()
-        await seen.sees("Zz 15 m")
+        await seen.sees("snoozed for 15 m")
         table = seen.app.screen.query_one("#alerts", LineTable)
         assert {row.key: row.cells[1].text for row in table.rows}[NAN] == "acked"
 

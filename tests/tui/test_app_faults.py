@@ -30,11 +30,11 @@ async def test_a_fault_while_drawing_is_reported_in_its_view_and_the_others_cont
         with monkeypatch.context() as patch:
             patch.setattr(screen.view, "redraw", broken)
             seen.app.redraw()
-            await seen.sees("A fault in cockpit", "ValueError: no such")
+            await seen.sees("A bug in cockpit", "ValueError: no such")
             await seen.press("4")
             await seen.sees("demo-workers-2")
         await seen.press("1")
-        await seen.until(lambda: "A fault in cockpit" not in seen.text)
+        await seen.until(lambda: "A bug in cockpit" not in seen.text)
 
 
 async def test_a_run_that_gave_up_is_no_success(cockpit: Open) -> None:

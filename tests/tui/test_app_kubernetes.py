@@ -48,7 +48,7 @@ async def test_replicas_of_several_hosts_are_distinguished(cockpit: Open) -> Non
         await seen.press("4")
         await seen.sees("REPLICA", "slice-x9", "K8S NODE", "gpu-pool-b-1")
         await seen.press("1")
-        await seen.sees("slice (2 hosts)", "gpu (auto)", "NOTE", "wanted 4, running 2")
+        await seen.sees("slice (2 hosts)", "gpu (auto)", "NOTE", "queued 3rd in team-a")
 
 
 async def test_scaling_hosts_counts_replicas(cockpit: Open) -> None:
@@ -62,7 +62,7 @@ async def test_scaling_hosts_counts_replicas(cockpit: Open) -> None:
 async def test_scaling_an_autoscaled_group_reports_what_will_undo_it(cockpit: Open) -> None:
     async with cockpit(simulation=kube()) as seen:
         await seen.press("plus")
-        await seen.sees("Ray's autoscaler removes workers that are idle", "At present: wanted 4")
+        await seen.sees("Ray's autoscaler removes workers that are idle", "At present: queued 3rd")
         await seen.press("n", "minus")
         await seen.sees("Scale down?")
         assert "keeps busy workers" in seen.text
@@ -359,7 +359,7 @@ async def test_no_text_of_the_cluster_reaches_the_terminal_as_a_command(cockpit:
             assert not {char for char in text if ord(char) < 32}
             assert not {char for char in text if 0x7F <= ord(char) < 0xA0}
             assert "\u202e" not in text
-            assert "A fault in cockpit" not in text
+            assert "A bug in cockpit" not in text
         await seen.press("4", "y")
         await seen.until(lambda: isinstance(seen.app.screen, Reading))
         await seen.press("escape", "K")

@@ -15,7 +15,7 @@ async def test_stale_undo_is_shown_at_the_start_and_done_on_a_yes_only(cockpit: 
     journal = Journal()
     journal.write("drill-1.1", "scale-down", "demo", REF, (SCALE,), START_S - 3 * DAY_S, KILLED)
     async with cockpit(simulation=digits(kill_s=None)) as seen:
-        await seen.sees("Undo what earlier drills left?", "drill-1.1", "3 days ago", "back to 3")
+        await seen.sees("Undo the faults of earlier", "drill-1.1", "3 days ago", "back to 3")
         assert seen.simulation.backend.asked == []
         assert len(journal.entries()) == 1
         await seen.press("y")

@@ -233,6 +233,16 @@ async def test_the_palette_offers_views_and_keys(cockpit: Open) -> None:
         await seen.sees("Pods · 3")
 
 
+async def test_the_palette_offers_each_action_once(cockpit: Open) -> None:
+    async with cockpit(at_s=60) as seen:
+        found = [entry.title for entry in seen.app.get_system_commands(seen.app.screen)]
+        assert {"Save (w)", "Quit (q)", "Help (?)", "Theme"} <= set(found)
+        assert not {"Screenshot", "Quit", "Keys", "Theme (t)"} & set(found)
+        await seen.press("ctrl+p")
+        await seen.sees("Search for commands")
+        assert "🔎" not in seen.text, "an emoji has another width in some terminals"
+
+
 async def test_click_on_a_header_sorts_and_a_second_one_reverses(cockpit: Open) -> None:
     async with cockpit(at_s=60) as seen:
         await seen.press("4")

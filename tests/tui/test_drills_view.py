@@ -166,7 +166,7 @@ async def test_a_drill_is_followed_from_the_dry_run_to_its_abort(cockpit: Open) 
         await seen.press("colon", *"drill pod-kill", "enter")
         await seen.until(lambda: "A drill is running: pod-kill." in seen.toasts)
         await seen.press("X")
-        await seen.sees("Abort the drill?", "What it did is undone")
+        await seen.sees("Abort the drill?", "Its fault is undone")
         await seen.press("y")
         await seen.until(lambda: verdicts(seen.app) == [Verdict.ABORTED])
         await seen.until(lambda: "pod-kill aborted\nby the user" in seen.toasts)
@@ -185,7 +185,7 @@ async def test_a_game_day_is_asked_for_as_a_whole_and_aborted_as_one(
     )
     async with cockpit(simulation=digits(kill_s=None), size=(120, 40)) as seen:
         await seen.press("colon", *f"drill {file}", "enter")
-        await seen.sees("Hold game day mine?", "Two in a row.", "1. pod-kill")
+        await seen.sees("Run game day mine?", "Two in a row.", "1. pod-kill")
         await seen.press("y")
         await seen.until(lambda: bool(seen.app.store.drills))
         await seen.sees("game day mine", "step 1 of 2", "pod-kill of demo-workers-")
@@ -398,7 +398,7 @@ async def test_drills_are_not_read_again_while_none_is_added(
 async def test_a_rank_that_was_hit_is_named_before_its_pod(cockpit: Open) -> None:
     async with cockpit(simulation=drilled(), at_s=60, size=(160, 40)) as seen:
         await seen.press("6")
-        await seen.sees("rank 0 · demo-workers-1", "MEDIAN TO STEP")
+        await seen.sees("rank 0 · demo-workers-1", "MEDIAN")
 
 
 async def test_the_key_for_a_drill_takes_the_fault_of_the_selected_row(cockpit: Open) -> None:
@@ -415,7 +415,7 @@ async def test_the_help_of_drills_reports_what_enter_and_the_dry_run_are(cockpit
     async with cockpit(size=(120, 60)) as seen:
         await seen.press("6", "question_mark")
         await seen.sees("Open the form of a fault", "or an earlier drill")
-        await seen.sees("Preview", "the dry run", "MEDIAN TO STEP")
+        await seen.sees("Preview", "the dry run", "MEDIAN")
 
 
 async def test_the_verdict_is_reported_once_where_the_drill_is_looked_at(

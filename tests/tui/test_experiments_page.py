@@ -56,7 +56,7 @@ async def test_enter_shows_one_run_and_c_compares_two(cockpit: Open) -> None:
 async def test_empty_page_reports_why(cockpit: Open) -> None:
     async with cockpit() as seen:
         await seen.press(*":experiments", "enter")
-        await seen.sees("MLflow has not been asked")
+        await seen.sees("waiting for MLflow")
         why = "no MLflow is configured: [mlflow] uri"
         seen.app.store.apply(
             SourceHealth(at_s=START_S, source="mlflow", ok=True, absent=True, error=why)

@@ -37,6 +37,16 @@ async def test_pressure_and_traffic_of_ray_nodes_are_shown(cockpit: Open) -> Non
             await seen.sees("3.3 MiB/s", "0 B/s")
 
 
+async def test_dead_node_is_called_as_the_pod_that_was_killed(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        store = seen.app.store
+        killed = replace(store.pods["demo-workers-2"], ended_s=START_S + 60)
+        store.pods[killed.name] = killed
+        dead = replace(next(iter(store.nodes.values())), alive=False, ip=killed.ip, hostname="vm")
+        store.apply(NodesListed(at_s=START_S + 60, source="ray", nodes=(dead,)))
+        assert ray_rows(store)[0].cells[0].text == "demo-workers-2"
+
+
 async def test_nearly_full_disk_is_marked_by_more_than_a_colour(cockpit: Open) -> None:
     async with cockpit() as seen:
         filled(seen)

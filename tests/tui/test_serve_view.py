@@ -43,9 +43,9 @@ async def test_replicas_of_the_selected_deployment_are_below(cockpit: Open) -> N
             listed(seen)
             await seen.press("i")
             await seen.sees(
-                "latency · 2", "Digits", "HEALTHY", "1/2", "Replicas of digits/Digits · 2"
+                "Prometheus · 2", "Digits", "HEALTHY", "1/2", "Replicas of digits/Digits · 2"
             )
-            await seen.sees("a1b2", "STARTING", "Serve · without Prometheus")
+            await seen.sees("a1b2", "STARTING", "Serve · no request rate and latency")
             await seen.press("j")
             await seen.sees("Replicas of digits/Cache · 0")
             if size[0] > 100:

@@ -58,7 +58,7 @@ def test_an_unknown_name_is_reported_with_the_known_ones(own: Path) -> None:
         ("= broken", "Invalid"),
         ("[colors]\n", "needs primary"),
         ('[colors]\nprimary = "blueish"\n', "neither #rrggbb"),
-        ('[colors]\nprimary = "#112233"\nlila = "#112233"\n', "unknown colour 'lila'"),
+        ('[colors]\nprimary = "#112233"\nlila = "#112233"\n', "unknown color 'lila'"),
         ("[colors]\nprimary = 3\n", "must be a string"),
         ("colors = 3\n", "must be a table"),
         ('dark = "yes"\n[colors]\nprimary = "#112233"\n', "true or false"),

@@ -134,9 +134,9 @@ class Dashboards:
             if token := ray_token():
                 return token
             raise NotAllowedError(
-                f"RayCluster {cluster.name} names a Secret that KubeRay does not make: "
+                f"RayCluster {cluster.name} names a Secret that KubeRay did not create: "
                 f"{one_line(cluster.token_secret)!r}.",
-                "It is not read: the cluster's author could name any Secret that you may read.",
+                "It is not read: the author of the cluster could name any of your Secrets.",
                 "If it holds Ray's token, add --token-secret NAME, or set COCKPIT_RAY_TOKEN.",
             )
         secret = checked("Secret", cluster.token_secret)
@@ -148,24 +148,24 @@ class Dashboards:
             return sendable(token, f"Secret {cluster.token_secret}")
         except ValueError as error:  # neither base64 nor UTF-8; the error would quote the secret
             raise UnreachableError(
-                f"The Secret {cluster.token_secret} holds no token of Ray.",
+                f"The Secret {cluster.token_secret} does not contain Ray's token.",
                 f"Its {TOKEN_KEY} is not text.",
             ) from error
         except ForbiddenError as error:
             if token := ray_token():
                 return token
             raise NotAllowedError(
-                f"RayCluster {cluster.name} asks for a token, and you may not read it.",
+                f"RayCluster {cluster.name} requires a token, and you may not read its Secret.",
                 error.why,
-                "Give it in COCKPIT_RAY_TOKEN, or ask for the right to get that one Secret.",
+                "Set COCKPIT_RAY_TOKEN, or ask for the permission to get this Secret.",
             ) from error
         except KubeError as error:
             if error.status != 404:
                 raise
             raise UnreachableError(
-                f"RayCluster {cluster.name} asks for a token that is not there yet.",
+                f"RayCluster {cluster.name} requires a token that does not exist yet.",
                 f"There is no Secret {cluster.token_secret} in namespace {cluster.namespace}.",
-                "Its operator makes it; see: cockpit doctor",
+                "KubeRay's operator creates it; see: cockpit doctor",
             ) from error
 
 

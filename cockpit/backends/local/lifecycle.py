@@ -225,7 +225,7 @@ def _check_machine(pods: int) -> None:
         raise CockpitError(
             "Ray is not installed in cockpit's environment.",
             f"{sys.executable} has no module named ray.",
-            "Install it with cockpit's extra: pip install 'cockpit[train]'",
+            f"Install it: {sys.executable} -m pip install 'cockpit[train]'",
         )
     if sys.platform != "linux":
         raise CockpitError(

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
             connect.wait_for(session, ("ray",))
             job = _known(session.store, args.job)
             if args.verb == "stop" and job is not None and job.status.is_over:
-                print(f"Job {job.id} is over already: {job.status.value}.", file=sys.stderr)
+                print(f"Job {job.id} has already ended: {job.status.value}.", file=sys.stderr)
                 return int(ExitCode.DONE)
         plan = _plan_of_rayjob(args.verb, rayjob) if by_resource and rayjob else _plan(args)
         if not confirm.confirmed(args, [plan], session.backend.ref, destroys=args.verb != "resume"):

@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from cockpit.backends.local import list_clusters
@@ -30,17 +31,20 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    kind = args.where.kind
+    has_kubeconfig = cluster_choice.kubernetes_is_configured()
+    # Without Ray, cockpit was installed for remote clusters, and needs none of LOCAL_ONLY.
+    has_ray = find_spec("ray") is not None
     checks = [*machine(), *packages()]
-    if args.where.kind == "ssh":
+    if kind not in ("", "local") or (kind == "" and has_kubeconfig and not has_ray):
+        checks = [check for check in checks if check.name not in LOCAL_ONLY]
+    if kind == "ssh":
         from cockpit.cli.cluster import doctor_hosts
 
-        checks = [check for check in checks if check.name not in LOCAL_ONLY]
         checks += doctor_hosts.checks(args.where)
     else:
         checks += clusters(args)
-    if args.where.kind == "kuberay" or (
-        args.where.kind == "" and cluster_choice.kubernetes_is_configured()
-    ):
+    if kind == "kuberay" or (kind == "" and (has_kubeconfig or not has_ray)):
         from cockpit.cli.cluster import doctor_kubernetes
 
         checks += doctor_kubernetes.checks(args.where, read_only=args.read_only)

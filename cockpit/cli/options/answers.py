@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cockpit.model.error import UnreachableError
+from cockpit.model.text import as_sentence
 from cockpit.session.session import Session
 from cockpit.store.store import Store
 
 HINTS = {
-    "local": "cockpit status shows each source; cockpit local status what is left of a cluster.",
-    "address": "Is it the address of a Ray dashboard, such as http://head:8265?",
-    "ssh": "cockpit up --on hosts FILE connects to each host, and starts a cluster.",
-    "kuberay": "cockpit clusters shows what there is, cockpit doctor what is missing.",
+    "local": "See: cockpit local status, cockpit doctor",
+    "address": "--address takes the URL of a Ray dashboard, such as http://head:8265",
+    "ssh": "Check the hosts: cockpit doctor --hosts FILE. Start it: cockpit up --on hosts FILE",
+    "kuberay": "See: cockpit clusters, cockpit doctor",
 }
 
 
@@ -35,7 +36,7 @@ def _raise(session: Session, source: str) -> None:
         # A request for it alone shows whether it is a right, a name or the network.
         session.call(session.backend.manifest("cluster", ref.name))
     raise UnreachableError(
-        f"The {source} source of {ref} gives no answer.",
-        state.error if state else "it did not answer in time",
+        f"The {source} source of {ref} does not answer.",
+        as_sentence(state.error.rstrip(".") if state else "no response in time"),
         HINTS.get(ref.backend, "cockpit status shows each source."),
     )

@@ -82,7 +82,7 @@ def nothing_there(where: Place) -> UnreachableError:
     return UnreachableError(
         "No cluster was found.",
         "No local cluster runs, there is no kubeconfig, and no --address was given.",
-        "Start one with: cockpit local up, or try the demo: cockpit demo",
+        "Set KUBECONFIG or add --address URL, or start a local cluster: cockpit local up",
     )
 
 

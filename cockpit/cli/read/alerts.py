@@ -63,7 +63,7 @@ def _require_telemetry(session: connect.Session) -> None:
     state = session.store.sources.get("telemetry")
     if state is None or not (state.ok or state.absent):
         raise UnreachableError(
-            f"The telemetry source of {session.backend.ref} gives no answer.",
+            f"The telemetry source of {session.backend.ref} does not answer.",
             state.error if state else "it did not answer in time",
             "cockpit status shows each source.",
         )

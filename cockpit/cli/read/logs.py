@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         is_pod = args.what in session.store.pods
         if args.previous and not is_pod:
             raise UsageError(
-                f"--previous is for a pod, and {args.what!r} is none.",
+                f"--previous is for a pod, and {args.what!r} is not one.",
                 todo="cockpit pods lists them.",
             )
         job = connect.rayjob(session.store, args.what)

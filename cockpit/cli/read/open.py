@@ -99,7 +99,7 @@ def _service(session: Session, args: argparse.Namespace) -> int:
     if not isinstance(session.backend, KubeRayBackend):
         what = "[grafana] url" if args.page == "grafana" else "[mlflow] uri"
         raise UsageError(
-            f"It is not known where {args.page} is.",
+            f"The address of {args.page} is unknown.",
             "This cluster is not on Kubernetes, where it would be a Service.",
             f"Set {what} in the configuration: cockpit config edit",
         )

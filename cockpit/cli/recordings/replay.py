@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if not 0 < args.speed <= 100_000:
-        raise UsageError(f"A speed of {args.speed:g} is none.", todo="Try: --speed 10")
+        raise UsageError(f"A speed of {args.speed:g} is not possible.", todo="Try: --speed 10")
     at_s = seconds(args.at) if args.at not in ("", "end") else None
     if args.headless or args.output != "table":
         return _headless(args, at_s)

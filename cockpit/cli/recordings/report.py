@@ -141,7 +141,7 @@ def read(name: str) -> tuple[str, str, Document]:
         run = store.runs.get(recording.run.run_id) or current_run(store)
         if run is None:
             raise UsageError(
-                f"{path.name} holds no run yet.",
+                f"{path.name} contains no run yet.",
                 "It has no event of one.",
                 "cockpit recordings lists them.",
             )

@@ -79,9 +79,9 @@ def _not_finite(run: RunView) -> list[Finding]:
         run,
         "loss-nan",
         Severity.CRITICAL,
-        f"The loss is not a number{who}{step}",
-        "The newest value is NaN or infinite; what is trained from here on is lost",
-        "Stop, go back to a checkpoint, lower the learning rate, check the data of that step",
+        f"NaN or infinite loss{who}{step}",
+        "NaN and infinity spread to the weights: training from this step on is lost",
+        "Stop the job, resume from an earlier checkpoint, lower the learning rate, check the data",
     )
 
 

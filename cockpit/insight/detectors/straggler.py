@@ -170,7 +170,7 @@ def _straggler(
         "straggler",
         f"rank {rank}",
         Severity.WARNING,
-        f"Rank {rank}{where} takes {duration(it.work_s)} a step, the others "
+        f"Rank {rank}{where} takes {duration(it.work_s)} per step, the others "
         f"{duration(it.others_s)}: "
         f"{it.excess_percent:.0f} % of each step is lost waiting for it",
         f"Score {it.score:.1f} (threshold {limits.straggler_sigmas:g}, and "

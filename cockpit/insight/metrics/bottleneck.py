@@ -42,7 +42,7 @@ _TRY = {
         "Larger batches a rank, gradient accumulation or compression, fewer nodes apart"
     ),
     "checkpoint": "Asynchronous checkpoints, a faster disk, or fewer of them",
-    "compute": "Compute rules: mixed precision, compilation, or more ranks make it faster",
+    "compute": "Compute-bound: try mixed precision, compilation, or more ranks",
 }
 
 

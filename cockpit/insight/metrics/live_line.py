@@ -22,7 +22,7 @@ _PHASES = {
     Phase.ACTOR_START: "Starting the processes of the ranks",
     Phase.PROCESS_GROUP: "Forming the process group",
     Phase.RESTORE: "Reading a checkpoint",
-    Phase.FIRST_STEP: "Before the first step",
+    Phase.FIRST_STEP: "Waiting for the first step",
     Phase.PREEMPTING: "A node is being preempted",
     Phase.RESTARTING: "Restarting",
     Phase.RESIZING: "Resizing",

@@ -29,7 +29,7 @@ from msgspec import Struct
 from cockpit.model.clock import server_time
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.decoding.limited_json import MAX_BYTES, LimitError, loads
-from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
+from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, reason_of
 from cockpit.model.secret import sendable, without_credentials
 from cockpit.model.text import one_line
 from cockpit.sources.http import bounded_body, failures
@@ -309,10 +309,9 @@ class Http:
             ) from error
         except failures.unreachable() as error:
             self._route = None
-            text = without_credentials(str(error), route.headers.values())
-            why = one_line(text) or type(error).__name__
+            why = one_line(without_credentials(reason_of(error), route.headers.values()))
             raise UnreachableError(
-                f"{where} cannot be reached", why, "check that the head is up, and the address"
+                f"{where} cannot be reached", why, "Check the address, and that the head is up"
             ) from error
         except (UnreachableError, NotAllowedError):
             self._route = None  # a renewed token or a moved head has a new route

@@ -71,7 +71,7 @@ class RayTools(DashboardClient):
         """
         if seconds < 1:
             raise UsageError(
-                f"A profile of {in_seconds(seconds)} is none.", todo="Set 1 s or more."
+                f"A profile of {in_seconds(seconds)} is too short.", todo="Set 1 s or more."
             )
         params = process.params | {
             "duration": str(seconds),

@@ -51,7 +51,7 @@ async def stop(app: AppBase, job_id: str) -> None:
     actions = allowed(app, "launch", "Nothing was stopped.")
     job = app.store.jobs.get(job_id)
     if job is not None and job.status.is_over:
-        raise CockpitError(f"Job {job_id} is over already: {job.status}.")
+        raise CockpitError(f"Job {job_id} has already ended: {job.status}.")
     lines = [f"Stop job {job_id}.", job.entrypoint if job else "", "Its run ends; no restart."]
     lines += _of_rayjob(job)
     if await app.push_screen_wait(
@@ -72,12 +72,12 @@ async def resume(app: AppBase, job_id: str) -> None:
 
 async def delete(app: AppBase, job_id: str) -> None:
     actions = allowed(app, "launch", "Nothing was deleted.")
-    lines = [f"Forget job {job_id}: Ray no longer lists it, nor its log."]
+    lines = [f"Delete job {job_id} and its log from Ray."]
     job = app.store.jobs.get(job_id)
     lines += _of_rayjob(job)
     if await app.push_screen_wait(confirmation(app, "Delete this job?", lines, "Delete")):
         await app.submit(actions.delete_job(job_id, uid=job.rayjob_uid if job else ""))
-        app.notify(f"{job_id} is forgotten.", title="Deleted", markup=False)
+        app.notify(f"{job_id} is deleted.", title="Deleted", markup=False)
 
 
 def _of_rayjob(job: Job | None) -> list[str]:
@@ -180,7 +180,7 @@ async def leave(app: AppBase) -> None:
         return
     if drill is not None and app.conducting is drill:
         drill.abort()
-        text = "What it did is being undone; then the UI ends."
+        text = "Undoing the fault; then the UI quits."
         app.notify(text, title="Aborting the drill", timeout=30, markup=False)
         await drill.over.wait()
     app.leave()

@@ -129,7 +129,7 @@ async def hold_day(app: AppBase, day: GameDay) -> None:
     actions = ready(app)
     backend = app.session.backend.ref.backend if app.session is not None else ""
     there = here(app.store, backend, app.capabilities)
-    question = confirmation(app, f"Hold game day {day.name}?", game_day_lines(day, there), "Begin")
+    question = confirmation(app, f"Run game day {day.name}?", game_day_lines(day, there), "Run")
     if not await app.push_screen_wait(question):
         return
     ready(app)
@@ -188,10 +188,10 @@ async def abort(app: AppBase) -> None:
     going = app.conducting
     if going is None:
         raise CockpitError("No drill is running here.", "There is nothing to abort.")
-    lines = [f"Abort {going.name}.", "What it did is undone; what was measured so far is kept."]
+    lines = [f"Abort {going.name}.", "Its fault is undone; its measurements are kept."]
     if await app.push_screen_wait(Confirm("Abort the drill?", lines, "Abort", again="X")):
         going.abort()
-        app.notify("What it did is being undone.", title="Aborting", timeout=4, markup=False)
+        app.notify("Undoing the fault.", title="Aborting", timeout=4, markup=False)
 
 
 def ready(app: AppBase, verb: str = "drill", what: str = "Nothing was injected.") -> DrillActions:

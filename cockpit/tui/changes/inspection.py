@@ -42,7 +42,7 @@ async def describe(app: AppBase, target: Target) -> None:
     shown = in_cluster(app.store, target)
     if shown is None:
         raise CockpitError(
-            f"There is nothing of {target.kind} {target.name} in Kubernetes to describe.",
+            f"Kubernetes has no object for {target.kind} {target.name}.",
             todo="y shows what is known of it.",
         )
     answer = actions.describe(shown.kind, shown.name)

@@ -7,7 +7,7 @@ from cockpit.model.error import CockpitError
 from cockpit.tui.app_base import AppBase
 from cockpit.tui.changes.changes import confirmation
 
-QUESTION = "Undo what earlier drills left?"
+QUESTION = "Undo the faults of earlier drills?"
 
 
 async def offer(app: AppBase) -> None:

@@ -22,11 +22,11 @@ from cockpit.tui.views.drills.catalog_rows import default_text
 _FIELDS = (
     ("target", "target", "random, head, POD, rank:N"),
     ("count", "count", "number of targets"),
-    ("seed", "seed", "of the random choice; empty: new"),
-    ("within", "recover within", "s to the first new step"),
-    ("lost", "steps lost", "maximum of repeated steps"),
+    ("seed", "seed", "repeats a random choice"),
+    ("within", "recover within", "seconds to the first new step"),
+    ("lost", "max steps lost", "steps that are trained again"),
     ("share", "max share", "of a group's pods; empty: a third"),
-    ("hypothesis", "has to hold", "ctrl+r: presets"),
+    ("hypothesis", "probes", "ctrl+r: presets"),
 )
 """Of a `DrillForm`: the field, its label, its help."""
 NAME_CELLS, OPTION_CELLS = 18, 68
@@ -76,6 +76,7 @@ class DrillDialog(Dialog[DrillForm | None]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(can_focus=False) as box:
             box.border_title = "Inject a fault"
+            box.border_subtitle = "ctrl+s previews · esc closes"
             if len(self.faults) > 1:
                 yield OptionList(
                     *(self._option(kind, why) for kind, why in self.faults.values()),
@@ -121,7 +122,8 @@ class DrillDialog(Dialog[DrillForm | None]):
         kind, why = self.faults[self.form.fault]
         self.query_one("VerticalScroll").border_title = f"Drill · {kind.name}"
         needs = f" Needs: {', '.join(kind.needs)}." if kind.needs else ""
-        text = f"{kind.summary}.{needs} End of the fault: {kind.ending}."
+        summary = kind.summary[:1].upper() + kind.summary[1:]
+        text = f"{summary}.{needs} End of the fault: {kind.ending}."
         unavailable = f" Not available here: {why}." if why else ""
         self.query_one("#about", Static).update(text + unavailable)
         box = self.query_one("#parameters")

@@ -16,6 +16,10 @@ MIN_TEXT_CELLS = 12
 """Cells; on narrower terminals, the text is not aligned after the keys."""
 
 HERE: dict[str, dict[str, str]] = {
+    "ranks": {"open": "Open the page of the rank"},
+    "jobs": {"open": "Show the log of the job"},
+    "fleet": {"open": "Open the cluster"},
+    "runs": {"open": "Show the details of the run"},
     "drills": {
         "open": "Open the form of a fault, the steps of a game day, or an earlier drill",
         "drill": "The same; on an earlier drill, the form of its fault",
@@ -30,7 +34,8 @@ NOTES: dict[str, tuple[tuple[str, str], ...]] = {
     "drills": (
         ("esc", "Close the panel of a drill that has ended"),
         ("Preview", "In a form: the dry run. It shows the targets, and asks"),
-        ("MEDIAN TO STEP", "Fault to first new step, median of earlier drills of this kind"),
+        ("NEW STEP", "Time from the fault to the first new step"),
+        ("MEDIAN", "Median of NEW STEP in earlier drills of this kind"),
     ),
 }
 """By view: lines without a key, or terms on the screen."""

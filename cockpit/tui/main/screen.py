@@ -123,7 +123,7 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
     def action_heat(self) -> None:
         self._ranks(lambda view: view.toggle_heat())
 
-    def action_colour(self) -> None:
+    def action_color(self) -> None:
         self._ranks(lambda view: view.next_colour())
 
     def action_stack(self) -> None:

@@ -30,7 +30,7 @@ def symbols_from(environ: Mapping[str, str]) -> Symbols:
     except ValueError as error:
         names = ", ".join(Symbols)
         raise UsageError(
-            f"{VARIABLE}={locale_name} is no symbol set", todo=f"Use one of: {names}"
+            f"{VARIABLE}={locale_name} is not a symbol set", todo=f"Use one of: {names}"
         ) from error
 
 

@@ -63,7 +63,7 @@ class View(Vertical):
             self.mount(self._fault)
         self._fault.display = bool(text)
         self._fault.update(
-            f"A fault in cockpit: part of this view could not be drawn ({text}). "
+            f"A bug in cockpit: part of this view could not be drawn ({text}). "
             "The other views, the data and the run continue."
         )
 

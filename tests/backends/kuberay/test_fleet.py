@@ -89,7 +89,7 @@ async def test_user_without_cluster_wide_list_sees_the_namespace_of_the_context(
 
 async def test_a_context_that_cannot_be_used_reports_it_and_ends_nothing(place: Place) -> None:
     def broken() -> Credentials:
-        raise UsageError("The context names no API server.")
+        raise UsageError("The context has no API server.")
 
     reported = await until(FleetSource("broken", broken).events(), lambda event: True)
     assert isinstance(reported, SourceHealth)

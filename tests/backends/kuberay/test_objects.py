@@ -60,14 +60,14 @@ def test_replicas_above_max_are_wanted_only_up_to_max() -> None:
     moment = Moment.of("above-max")
     (group,) = worker_groups(moment.cluster, moment.pods)
     assert (group.desired, group.ready) == (5, 5)
-    assert group.note == "asks for 7, taken as 5 (max 5)"
+    assert group.note == "limited to 5 (max 5), asks for 7"
 
 
 def test_pods_held_by_the_autoscaler_are_in_the_note() -> None:
     moment = Moment.of("autoscaler-held")
     (group,) = worker_groups(moment.cluster, moment.pods)
     assert (group.desired, group.ready, group.autoscaled) == (0, 2, True)
-    assert group.note == "wanted 0, running 2, held by the autoscaler until idle"
+    assert group.note == "2 running, held by the autoscaler until idle"
 
 
 def test_pods_that_the_autoscaler_is_removing_are_not_held() -> None:

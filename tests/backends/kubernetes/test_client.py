@@ -91,7 +91,7 @@ async def test_a_wrong_token_is_reported_and_not_shown(
     control_plane: Testbed, tmp_path: Path
 ) -> None:
     client = client_of(written(tmp_path / "config", {"token": "sesame"}, cluster_of(control_plane)))
-    with pytest.raises(ForbiddenError, match="does not know who you are") as caught:
+    with pytest.raises(ForbiddenError, match="rejected your credentials") as caught:
         await client.get(NODES)
     await client.aclose()
     assert caught.value.status == 401

@@ -204,7 +204,7 @@ async def test_a_token_that_rotated_is_read_again_within_the_same_request(
     path.write_text("stale")
     user = {"tokenFile": str(path)}
     client = client_of(written(tmp_path / "config", user, cluster_of(kubernetes)))
-    with pytest.raises(ForbiddenError, match="does not know who you are"):
+    with pytest.raises(ForbiddenError, match="rejected your credentials"):
         await here(client, place, "true")
     path.write_text(token_of(kubernetes, place))
     with pytest.raises(ForbiddenError, match="You may not") as caught:

@@ -95,6 +95,7 @@ def test_broken_yaml_names_the_file_and_the_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"line [45]") as caught:
         read([broken])
     assert str(broken) in caught.value.what
+    assert "--kubeconfig" in caught.value.todo
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,9 @@ async def ask_plugin(context: KubeContext) -> Login:
         )
     except FileNotFoundError as error:
         hint = one_line(str(plugin.get("installHint") or ""))
-        raise NotAllowedError(f"{who} is not installed.", hint, "Install it.") from error
+        raise NotAllowedError(
+            f"{who} is not installed.", todo=hint or "Install it, or add it to PATH."
+        ) from error
     except (OSError, ValueError) as error:
         raise NotAllowedError(f"{who} cannot be run.", one_line(str(error))) from error
     try:

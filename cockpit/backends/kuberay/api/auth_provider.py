@@ -36,8 +36,8 @@ async def ask_provider(context: KubeContext) -> Login:
     token = bearer.removeprefix("Bearer ").strip()
     if not token:
         raise NotAllowedError(
-            f"The auth-provider of context {one_line(context.name)} gave no token.",
-            "Its kind is not known, or what it holds is no token.",
+            f"The auth-provider of context {one_line(context.name)} returned no token.",
+            "Its type is unknown, or it contains no token.",
             "Log in again with your provider's own tool.",
         )
     return Login(token=token, expires_s=time.time() + RENEWED_S)
@@ -85,7 +85,7 @@ def _renewed(context: KubeContext) -> str:
         loader(document).load_and_set(configuration)
     except (ConfigException, OSError, ValueError, KeyError) as error:
         raise NotAllowedError(
-            f"The auth-provider of context {one_line(context.name)} gave no token.",
+            f"The auth-provider of context {one_line(context.name)} returned no token.",
             one_line(without_credentials(f"{type(error).__name__}: {error}")),
             "Log in again with your provider's own tool.",
         ) from error

@@ -31,7 +31,7 @@ from cockpit.backends.kuberay.api.error_message import (
     unreachable,
 )
 from cockpit.model.decoding.limited_json import MAX_BYTES, loads
-from cockpit.model.error import UnreachableError, UsageError
+from cockpit.model.error import UnreachableError, UsageError, reason_of
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
 from cockpit.sources.http import bounded_body, failures
@@ -351,7 +351,7 @@ class KubeClient:
                     )
                 except httpx.InvalidURL as error:
                     raise UsageError(
-                        "The API server's address is not one.",
+                        "The API server's address is not a valid URL.",
                         one_line(without_credentials(f"{self.credentials.server}: {error}")),
                         "Fix `server` or `proxy-url` in the kubeconfig.",
                     ) from error
@@ -376,7 +376,7 @@ class KubeClient:
         except (bounded_body.AnswerTooLargeError, bounded_body.EncodingError) as error:
             raise unreachable(self.credentials, f"the answer is refused: {error}") from error
         except failures.unreachable() as error:
-            raise unreachable(self.credentials, str(error) or type(error).__name__) from error
+            raise unreachable(self.credentials, reason_of(error)) from error
 
 
 def _decoded(path: str, body: bytes) -> Any:

@@ -34,14 +34,14 @@ class Credentials:
     def __init__(self, context: KubeContext) -> None:
         if not context.server:
             raise UsageError(
-                f"The context {one_line(context.name)!r} names no API server.",
+                f"The context {one_line(context.name)!r} has no API server.",
                 "Its cluster is not in the kubeconfig, or has no `server`.",
             )
         if not _is_address(context.server):
             raise UsageError(
-                f"The API server's address in context {one_line(context.name)!r} is none.",
+                f"The API server's address in context {one_line(context.name)!r} is not a URL.",
                 one_line(without_credentials(context.server)),
-                "It looks like https://host:6443; fix `server` in the kubeconfig.",
+                "Fix `server` in the kubeconfig, for example: https://host:6443",
             )
         self.context = context
         self.server = context.server

@@ -39,17 +39,16 @@ def refusal(
     context = one_line(credentials.context.name)
     if status == 401:
         return ForbiddenError(
-            f"The API server of context {context} does not know who you are.",
+            f"The API server of context {context} rejected your credentials.",
             "" if message == "Unauthorized" else message,
-            "Your credentials are wrong or have expired: log in to the cluster again.",
+            "They are missing, wrong or expired: log in to the cluster again.",
             status=status,
         )
     if status == 403:
         return ForbiddenError(
-            "You may not do this on the cluster.",
+            f"You do not have this permission in context {context}.",
             message,
-            "Ask for the right; cockpit manifests show kubernetes/base/rbac.yaml prints what each "
-            "verb needs.",
+            "Ask for it; what each verb needs: cockpit manifests show kubernetes/base/rbac.yaml",
             status=status,
         )
     what = message or f"{method} {one_line(path)} failed with HTTP {status}"
@@ -60,9 +59,9 @@ def unreachable(credentials: Credentials, why: str) -> UnreachableError:
     """The error for a connection that failed or broke; `why` as the library reports it."""
     context = one_line(credentials.context.name)
     why = one_line(credentials.without_credentials(why))
-    todo = "Check the network, VPN or proxy; see: cockpit doctor"
+    todo = "Check the network, the VPN or proxy, and the server's address in the kubeconfig."
     if "CERTIFICATE_VERIFY_FAILED" in why:
-        todo = "The server's certificate is not what the kubeconfig's certificate-authority signs."
+        todo = "Its certificate is not of certificate-authority: fix the kubeconfig or the proxy."
     elif "certificate" in why.lower():
         todo = "The client certificate may have expired: log in to the cluster again."
     return UnreachableError(

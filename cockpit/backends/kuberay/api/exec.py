@@ -125,7 +125,7 @@ class RemoteTerminal:
             raise KubeError(
                 "This API server cannot end a command's input.",
                 f"It supports only {V4}.",
-                "It takes Kubernetes 1.30.",
+                "It needs Kubernetes 1.30 or newer.",
                 status=101,
             )
 

@@ -22,6 +22,7 @@ from cockpit.model.text import as_sentence, one_line
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 IN_CLUSTER = "in-cluster"
+_FIX = "Fix this file, or select another one: --kubeconfig FILE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +54,14 @@ class KubeConfig(Struct, frozen=True):
         near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.4) or names[:6]
         if not wanted:
             raise UsageError(
-                "The kubeconfig names no current context.",
+                "The kubeconfig has no current context.",
                 f"Contexts: {one_line(', '.join(names[:6]))}.",
-                "Name it with --context NAME.",
+                "Select one with --context NAME.",
             )
         raise UsageError(
             f"There is no context {one_line(wanted)!r} in the kubeconfig.",
             f"Available: {one_line(', '.join(near)) or 'none'}.",
-            "Name it with --context NAME; see: cockpit contexts",
+            "Select one with --context NAME; see: cockpit contexts",
         )
 
 
@@ -86,7 +87,7 @@ def read(files: Sequence[Path] | None = None) -> KubeConfig:
         raise UnreachableError(
             "There is no kubeconfig.",
             f"Searched: {', '.join(map(str, wanted)) or 'nothing: KUBECONFIG is empty'}.",
-            "Set KUBECONFIG, or use cockpit local up for a cluster on this machine.",
+            "Set KUBECONFIG or --kubeconfig FILE, or start a local cluster: cockpit local up",
         )
     clusters: dict[str, Mapping[str, Any]] = {}
     users: dict[str, Mapping[str, Any]] = {}
@@ -124,28 +125,32 @@ def _load(path: Path) -> Mapping[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"The kubeconfig {path} cannot be read.", one_line(str(error))) from error
+        raise UsageError(
+            f"The kubeconfig {path} cannot be read.", one_line(str(error)), _FIX
+        ) from error
     try:
         document = limited_yaml.loads(text)
     except LimitError as error:
         raise UsageError(
-            f"The kubeconfig {path} is not a kubeconfig.", as_sentence(str(error))
+            f"The kubeconfig {path} is not a kubeconfig.", as_sentence(str(error)), _FIX
         ) from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", "") or str(error)
         raise UsageError(
-            f"The kubeconfig {path} is not YAML{line}.", f"{one_line(str(problem))}."
+            f"The kubeconfig {path} is not YAML{line}.", f"{one_line(str(problem))}.", _FIX
         ) from error
     except (ValueError, OverflowError) as error:  # of an invalid date or number
         raise UsageError(
-            f"The kubeconfig {path} is not YAML.", f"{one_line(str(error))}."
+            f"The kubeconfig {path} is not YAML.", f"{one_line(str(error))}.", _FIX
         ) from error
     if document is None:
         return None
     if not isinstance(document, dict):
-        raise UsageError(f"The kubeconfig {path} is not a kubeconfig.", "It is not a mapping.")
+        raise UsageError(
+            f"The kubeconfig {path} is not a kubeconfig.", "It is not a mapping.", _FIX
+        )
     return document
 
 
@@ -158,7 +163,9 @@ def _entries(
         entry = item.get(singular) if isinstance(item, dict) else None
         if not isinstance(item, dict) or not isinstance(entry or {}, dict) or "name" not in item:
             raise UsageError(
-                f"The kubeconfig {path} is broken.", f"`{plural}` is not a list of named entries."
+                f"The kubeconfig {path} is broken.",
+                f"`{plural}` is not a list of named entries.",
+                _FIX,
             )
         found.append((str(item["name"]), entry or {}))
     return found

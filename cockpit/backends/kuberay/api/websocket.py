@@ -104,7 +104,7 @@ def _no_websocket(protocols: Sequence[str], status: int) -> KubeError:
     return KubeError(
         "The API server cannot do this over a WebSocket.",
         f"It agreed to none of {', '.join(protocols)}.",
-        "It takes Kubernetes 1.30, and a proxy that lets WebSockets through.",
+        "It needs Kubernetes 1.30 or newer, and proxies that forward WebSockets.",
         status=status,
     )
 

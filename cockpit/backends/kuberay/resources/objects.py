@@ -130,10 +130,10 @@ def worker_groups(cluster: RayCluster, pods: Iterable[Pod]) -> tuple[WorkerGroup
 def _note(cluster: RayCluster, group: GroupSpec, desired: int, running: int) -> str:
     notes = []
     if cluster.autoscaled and running > desired:
-        notes.append(f"wanted {desired}, running {running}, held by the autoscaler until idle")
+        notes.append(f"{running} running, held by the autoscaler until idle")
     if group.replicas != group.wanted:
         bound = f"max {group.max}" if group.replicas > group.max else f"min {group.min}"
-        notes.append(f"asks for {group.replicas}, taken as {group.wanted} ({bound})")
+        notes.append(f"limited to {group.wanted} ({bound}), asks for {group.replicas}")
     return "; ".join(notes)
 
 

@@ -53,9 +53,9 @@ async def create(client: KubeClient, ref: ClusterRef, raw: Any, spec: RayJobSpec
             ) from error
         if error.status == 404:
             raise UsageError(
-                f"RayJobs cannot be made in namespace {ref.namespace}.",
+                f"RayJobs cannot be created in namespace {ref.namespace}.",
                 one_line(error.what),
-                "Is KubeRay installed, and is the namespace there?",
+                "Check that KubeRay is installed and the namespace exists: cockpit doctor",
             ) from error
         raise
     if spec.own_cluster and spec.package:

@@ -57,14 +57,14 @@ def alert_of(store: Store, key: str | None) -> AlertView | None:
 
 
 def state_of(view: AlertView, now_s: float) -> str:
-    """`raised`, `acked`, `Zz 12 m` for a snooze with the remaining time, `cleared`."""
+    """`raised`, `acked`, `snoozed` or `cleared`."""
     if view.cleared_s is not None:
         return "cleared"
     if not is_quiet(view, now_s):
         return "raised"
     if view.snoozed_until_s is None:
         return "acked"
-    return f"Zz {format.age(view.snoozed_until_s - now_s)}"
+    return "snoozed"
 
 
 def _row(key: str, view: AlertView, now_s: float) -> Row:

@@ -83,7 +83,7 @@ class AlertsView(SortedView):
             if run is not None
             else NO_DIAGNOSIS
         )
-        step = "not known: the job does not report the parts of its steps"
+        step = "not known: needs recent steps, and a job that reports their parts"
         step, goodput = (step, "not known yet") if run is not None else (NO_RUN, NO_RUN)
         parts = diagnosis_panel.step_parts(found), diagnosis_panel.goodput_parts(found)
         self.query_one("#step", ShareBar).show_parts(parts[0], step)

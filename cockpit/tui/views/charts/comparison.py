@@ -79,7 +79,7 @@ def read(path: Path, name: str) -> Compared:
         runs = recording.store().runs
         run = runs.get(recording.run.run_id) or next(iter(runs.values()), None)
     if run is None:
-        raise CockpitError(f"The recording {name} holds no run.", f"Read: {path}")
+        raise CockpitError(f"The recording {name} contains no run.", f"Read: {path}")
     return Compared(name, run)
 
 

@@ -130,7 +130,7 @@ def _waits(measured: Recovery, *, lasts: bool = False) -> str:
     """`lasts`: the fault itself still lasts, and the run continues, as far as is known."""
     waited = waits_for(measured)
     if waited is None:
-        return "all milestones are measured; next: the checks after it"
+        return "all milestones are measured; next: the probes"
     seen = [one for one in instants(measured) if one.after_s > 0 and one.milestone != "injected"]
     after = f"{seen[-1].milestone.value}; " if seen else ""
     what = waited.value

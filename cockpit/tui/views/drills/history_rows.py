@@ -26,7 +26,7 @@ HISTORY_COLUMNS = (
     Column("verdict", "VERDICT", width=8),
     Column("detected", "DETECTED", width=8, align="right", priority=4),
     Column("step", "NEW STEP", width=8, align="right"),
-    Column("median", "MEDIAN TO STEP", width=14, align="right", priority=3),
+    Column("median", "MEDIAN", width=8, align="right", priority=3),
     Column("lost", "LOST", width=10, align="right", priority=1),
     Column("why", "WHY", min_width=16, grow=2, priority=5),
 )

@@ -56,7 +56,7 @@ def timeline(measured: Recovery) -> list[StyledLine]:
         )
         before_s = max(before_s, one.after_s)
     if len(lines) == 1:
-        return [[("Nothing was seen of it.", "muted")]]
+        return [[("No milestone was recorded.", "muted")]]
     return lines
 
 
@@ -114,7 +114,7 @@ def beside(past: Past) -> list[StyledLine]:
     record = past.record
     measures = compared(record, past.earlier) if record is not None else ()
     if not any(one.earlier for one in measures):
-        return [[("There is no earlier one of the same kind to compare with.", "muted")]]
+        return [[("There is no earlier drill of this kind to compare with.", "muted")]]
     lines: list[StyledLine] = [
         [(f"{'':{MEASURE}}{'THIS':>9}{'MEDIAN':>9}{'SPREAD':>9}  OF", "muted")]
     ]

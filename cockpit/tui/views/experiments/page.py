@@ -82,7 +82,7 @@ def why_empty(store: Store) -> str:
     """Why no run is listed, and what to do."""
     source = store.sources.get("mlflow")
     if source is None:
-        return waiting("No experiments yet: MLflow has not been asked.")
+        return waiting("No experiments yet: waiting for MLflow.")
     if source.absent or source.error:
         error = source.error or "there is no MLflow server"
         return f"No experiments: {error}. To set MLflow up, run: cockpit config edit"

@@ -18,7 +18,7 @@ _RAYJOB = (
     Column("cluster", "CLUSTER", min_width=9, priority=3, cut="middle"),
 )
 _REST = (
-    Column("took", "TOOK", width=10, align="right"),
+    Column("time", "TIME", width=10, align="right"),
     Column("started", "STARTED", width=8, align="right", priority=1),
     Column("entrypoint", "ENTRYPOINT", min_width=12, grow=2),
     Column("message", "MESSAGE", min_width=8, grow=1, priority=2),

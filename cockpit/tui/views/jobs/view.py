@@ -62,7 +62,7 @@ class JobsView(SortedView):
         if not _awaits_submission(state.store, self.stream):
             self._start_source()
         log = self.query_one(LogView)
-        entitle(log, f"{self._heading(state)}{self._state(state)}")
+        entitle(log, f"{self._heading(state)}{self._state(state)}{self._keys()}")
         log.set_empty(NO_LINES_OF_ALL if self.stream.startswith(RUN) else NO_LINES)
         log.show(state.store.logs.get(self.stream, self._empty))
 
@@ -71,7 +71,11 @@ class JobsView(SortedView):
             return f"Log · {self.stream}" if self.stream else "Log"
         run = state.store.runs.get(self.stream.removeprefix(RUN))
         of = f"run {run.name or run.id}" if run is not None else "the newest run or job"
-        return f"All logs of {of}, by time · e first error · esc jobs"
+        return f"All logs of {of}"
+
+    def _keys(self) -> str:
+        """Those that the footer does not show; they are cut first."""
+        return " · e first error · esc jobs" if self.stream.startswith(RUN) else ""
 
     def _state(self, state: ViewState) -> str:
         source = state.store.sources.get(self.stream)

@@ -135,16 +135,28 @@ def _row(
     )
 
 
+def _ended(node: Node, pods: Mapping[str, str]) -> str:
+    return "" if node.alive else pods.get(node.ip, "")
+
+
 def ray_rows(store: Store) -> list[Row]:
-    """The head first, then alive before dead. A node is called as its pod, if it has one."""
-    pods = {pod.ip: pod.name for pod in store.pods.values() if pod.ip and pod.ended_s is None}
+    """The head first, then alive before dead. A node is called as its pod, if it has one.
+
+    A dead node may be called as a pod that has ended.
+    """
+    ended = {pod.ip: pod.name for pod in store.pods.values() if pod.ip}
+    living = {pod.ip: pod.name for pod in store.pods.values() if pod.ip and pod.ended_s is None}
     run = current_run(store)
     attempt = run.attempt if run else None
     ranks: dict[str, list[int]] = {}
     for placement in attempt.placements if attempt and attempt.ended_s is None else ():
         ranks.setdefault(placement.node_ip, []).append(placement.rank)
     return [
-        _ray_row(node, pods.get(node.ip, node.hostname or node.id), tuple(ranks.get(node.ip, ())))
+        _ray_row(
+            node,
+            living.get(node.ip) or _ended(node, ended) or node.hostname or node.id,
+            tuple(ranks.get(node.ip, ())),
+        )
         for node in store.nodes.values()
     ]
 

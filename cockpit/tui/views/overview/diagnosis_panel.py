@@ -47,7 +47,7 @@ def goodput_parts(found: Diagnosis) -> list[Part]:
 
 
 def facts(found: Diagnosis, width: int, *, is_over: bool) -> Content:
-    """The ETA, what is at risk, what was lost, and what to try: a line each.
+    """The ETA, what is unsaved, what was lost, and what to try: a line each.
 
     `is_over`: the run has ended.
     """
@@ -60,7 +60,7 @@ def facts(found: Diagnosis, width: int, *, is_over: bool) -> Content:
         if risk.gpu_seconds:
             text += f", {_gpu_time(risk.gpu_seconds / 3600)}"
         saved = f"newest checkpoint {format.age(risk.age_s)} old" if risk.age_s is not None else ""
-        lines.append(_fact("at risk", text, saved or "no checkpoint yet", width))
+        lines.append(_fact("unsaved", text, saved or "no checkpoint yet", width))
     if found.save_interval is not None:
         lines.append(_fact("saving", found.save_interval.text, found.save_interval.why, width))
     if found.cost is not None and found.cost.gpus and found.knows_lost_time:
@@ -85,7 +85,7 @@ def facts(found: Diagnosis, width: int, *, is_over: bool) -> Content:
 
 def _eta(eta: Eta | None) -> tuple[str, str]:
     if eta is None:
-        return format.DASH, "needs the pace of the run, and a target number of steps or epochs"
+        return format.DASH, "needs the pace of the run and a target (steps or epochs)"
     low, high = format.duration(eta.low_s), format.duration(eta.high_s)
     span = f"{low} to {high}, " if low != high else ""
     at = clock(eta.at_s + eta.left_s)
@@ -115,6 +115,8 @@ def details(view: AlertView, now_s: float) -> Content:
         when += f", over at {clock(view.cleared_s)}"
     elif (state := state_of(view, now_s)) != "raised":
         when += f", {state}"
+        if view.snoozed_until_s is not None and state == "snoozed":
+            when += f" for {format.age(view.snoozed_until_s - now_s)}"
     parts = [
         Content.assemble(
             Content.styled(one_line(finding.what, 400), f"bold ${style}"),

@@ -92,10 +92,10 @@ def _style(status: str) -> str:
 
 
 def why_no_latency(store: Store) -> str:
-    """The end of a title: why no requests and latency are shown; empty if they are."""
+    """The end of a title: why no request rate and latency are shown; empty if they are."""
     if store.serve_loads or not store.deployments:
         return ""
     source = store.sources.get("prometheus")
     if source is None or source.absent or source.error:
-        return " · without Prometheus, no requests and latency"
-    return " · Prometheus has no requests and latency of Serve"
+        return " · no request rate and latency without Prometheus"
+    return " · Prometheus has no request rate and latency of Serve"

@@ -1,0 +1,35 @@
+"""The reason of a failed connection, under the errors that wrap it."""
+
+from __future__ import annotations
+
+from errno import ECONNREFUSED
+
+import pytest
+
+from cockpit.model.error import reason_of
+
+
+def wrapped(inner: BaseException) -> OSError:
+    """As anyio raises it, with the socket's error as the cause."""
+    outer = OSError("All connection attempts failed")
+    outer.__cause__ = inner
+    return outer
+
+
+REFUSED = ConnectionRefusedError(ECONNREFUSED, "Connect call failed ('127.0.0.1', 1)")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (wrapped(REFUSED), "Connection refused"),
+        (
+            wrapped(ExceptionGroup("two addresses", [REFUSED, OSError("other")])),
+            "Connection refused",
+        ),
+        (wrapped(OSError("no such host")), "no such host"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_reason_is_that_of_the_innermost_error(error: BaseException, reason: str) -> None:
+    assert reason_of(error) == reason
