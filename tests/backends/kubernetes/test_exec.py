@@ -176,7 +176,7 @@ async def test_a_pod_or_container_that_is_not_there_is_reported(
 
 async def test_without_the_right_it_is_reported(kubernetes: Testbed, place: str) -> None:
     client = client_of(kubernetes.plane.user_kubeconfig("nobody-in-particular"))
-    with pytest.raises(ForbiddenError, match="You may not") as caught:
+    with pytest.raises(ForbiddenError, match="You do not have this permission") as caught:
         await here(client, place, "true")
     assert "pods/exec" in caught.value.why
     await client.aclose()
@@ -207,7 +207,7 @@ async def test_a_token_that_rotated_is_read_again_within_the_same_request(
     with pytest.raises(ForbiddenError, match="rejected your credentials"):
         await here(client, place, "true")
     path.write_text(token_of(kubernetes, place))
-    with pytest.raises(ForbiddenError, match="You may not") as caught:
+    with pytest.raises(ForbiddenError, match="You do not have this permission") as caught:
         await here(client, place, "true")
     assert f"system:serviceaccount:{place}:default" in caught.value.why
     await client.aclose()
