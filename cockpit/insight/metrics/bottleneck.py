@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from msgspec import Struct
 
@@ -88,23 +88,24 @@ def shares(run: RunView, window_s: float = WINDOW_S) -> Shares | None:
     if len(times) < FEWEST_RECORDS:
         return None
     parts = {
-        name: dict(zip(*_points(run.curves[name], times[0]), strict=True))
+        name: part
         for name in ("data_wait_s", "comm_s", *_WORK)
-        if name in run.curves
+        if name in run.curves and (part := _part(run.curves[name], times)) is not None
     }
-    parts = {name: share for name, share in parts.items() if share}
     save = _checkpoint_share(run, since, newest)
     if save is None and not parts.keys() & {"data_wait_s", "comm_s"}:
         return None
-    lengths = _lengths(times)
+    none = [0.0] * len(steps)
+    wait_s, comm_s = parts.get("data_wait_s", none), parts.get("comm_s", none)
+    works = (parts[name] for name in _WORK if name in parts)
+    work_s = [sum(each) for each in zip(none, *works, strict=True)]
     waits = comms = total = 0.0
-    for at_s, step_s, length in zip(times[1:], steps[1:], lengths, strict=True):
+    rows = zip(steps, wait_s, comm_s, work_s, strict=True)
+    covered = zip(islice(rows, 1, None), _lengths(times), strict=True)
+    for (step_s, wait, comm, work), length in covered:
         if not (step_s > 0 and math.isfinite(step_s)):
             continue
         total += length
-        wait = _part(parts, "data_wait_s", at_s)
-        comm = _part(parts, "comm_s", at_s)
-        work = sum(_part(parts, name, at_s) for name in _WORK)
         if work > 0:
             comm = min(comm, max(0.0, step_s - wait - work))
         waits += length * min(1.0, wait / step_s)
@@ -150,9 +151,16 @@ def _points(series: Series, since_s: float) -> tuple[list[float], list[float]]:
     return list(series.times[first:]), list(series.values[first:])
 
 
-def _part(parts: dict[str, dict[float, float]], name: str, at_s: float) -> float:
-    value = parts[name].get(at_s, 0.0) if name in parts else 0.0
-    return value if value > 0 and math.isfinite(value) else 0.0
+def _part(series: Series, times: list[float]) -> list[float] | None:
+    """Its positive values at these times, 0 without one; None without a point since the first."""
+    its_times, values = _points(series, times[0])
+    if not its_times:
+        return None
+    usable = [value if 0 < value < math.inf else 0.0 for value in values]
+    if its_times == times:
+        return usable
+    by_time = dict(zip(its_times, usable, strict=True))
+    return [by_time.get(at_s, 0.0) for at_s in times]
 
 
 def find(run: RunView, limits: Thresholds) -> list[Finding]:
