@@ -89,7 +89,7 @@ async def test_the_head_is_listed_with_its_numbers(ray: Dashboard) -> None:
     assert (head.memory_total_bytes or 0) > (head.memory_used_bytes or 0) > 0
     assert head.resources["node:__internal_head__"] == 1.0
     assert (await ray.version()).ray.count(".") == 2
-    assert await ray.living_addresses() == {head.ip}
+    assert head.ip in await ray.living_addresses()
 
 
 async def test_a_wrong_or_missing_token_is_refused_and_reports_it(route: DashboardRoute) -> None:
@@ -103,7 +103,10 @@ async def test_task_that_no_node_has_room_for_is_in_the_demand(
     ray: Dashboard, tmp_path: Path
 ) -> None:
     program = (
-        "import ray\nray.init()\nray.get(ray.remote(num_gpus=3, num_cpus=0)(print).remote())\n"
+        "import ray\n"
+        "@ray.remote(num_gpus=3, num_cpus=0)\n"
+        "def train(): pass\n"
+        "ray.get(train.remote())\n"
     )
     started = await start(ray, tmp_path, program)
     async with asyncio.timeout(60):
