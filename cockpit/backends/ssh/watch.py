@@ -86,8 +86,6 @@ async def watch_hosts(
     polling = asyncio.create_task(readiness.run())
     seen: dict[type[Event], object] = {}
     try:
-        # At once: which hosts there are is known from the file.
-        yield KubernetesNodesListed(at_s=server_time(), source=SOURCE, nodes=_nodes(fleet))
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_AFTER_S):
                 while not _is_complete(fleet, readiness):
