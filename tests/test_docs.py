@@ -24,6 +24,7 @@ from cockpit.model.run import Job, RankSample
 from cockpit.store.store import SourceState
 from cockpit.tui.commands import commands
 from cockpit.tui.keys import KEYS, VIEWS
+from tests.manifests.test_road import readme_commands
 from tests.page import unmarked_commands
 
 ROOT = Path(__file__).parents[1]
@@ -239,3 +240,7 @@ def test_documented_sizes_are_those_of_the_manifests(row: str, wanted: Wanted) -
     assert float(cpus) == pytest.approx(need["requests.cpu"])
     assert memory == f"{need['requests.memory'] / 2**30:g} GiB"
     assert gpus == f"{need.get('requests.nvidia.com/gpu', 0):g}".replace("0", "–")
+
+
+def test_readme_has_the_three_commands_that_the_nightly_lane_runs() -> None:
+    assert [words[0] for words in readme_commands()] == ["up", "launch", "kill"]

@@ -48,7 +48,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.ray]
 def readme_commands() -> list[list[str]]:
     """The three commands of the README for an empty cluster, as lists of arguments."""
     text = (ROOT / "README.md").read_text()
-    [block] = re.findall(r"three commands create a RayCluster, .*?```sh\n(.*?)```", text, re.DOTALL)
+    [block] = re.findall(r"three\s+commands\s+create\s.*?```sh\n(.*?)```", text, re.DOTALL)
     commands = [shlex.split(line, comments=True) for line in block.splitlines()]
     assert [words[:2] for words in commands] == [
         [".venv/bin/cockpit", verb] for verb in ("up", "launch", "kill")
