@@ -83,15 +83,9 @@ class Dashboard(DashboardClient):
 
     async def living_addresses(self) -> frozenset[str]:
         """The addresses of the living nodes, by the GCS: a twentieth of what `nodes` transfers."""
-        path = "/api/v0/nodes"
-        params = {
-            "limit": str(MOST_NODES),
-            "filter_keys": "state",
-            "filter_predicates": "=",
-            "filter_values": "ALIVE",
-        }
-        raw = await self._http.ask("GET", path, params=params)
-        return _read(path, raw, answers.addresses)
+        params = {"limit": str(MOST_NODES), **_where("state", "ALIVE")}
+        raw = await self._http.ask("GET", "/api/v0/nodes", params=params)
+        return _read("/api/v0/nodes", raw, answers.addresses)
 
     async def autoscaler(self) -> AutoscalerReport:
         """What Ray's autoscaler waits for, launches and fails to launch.
@@ -178,16 +172,10 @@ class Dashboard(DashboardClient):
 
     async def memory_kills(self) -> tuple[MemoryKill, ...]:
         """The workers that Ray's memory monitor has killed, as far as the GCS keeps the dead."""
-        path = "/api/v0/workers"
-        params = {
-            "detail": "1",
-            "limit": str(DEAD_WORKERS),
-            "filter_keys": "exit_type",
-            "filter_predicates": "=",
-            "filter_values": "NODE_OUT_OF_MEMORY",
-        }
-        raw = await self._http.ask("GET", path, params=params)
-        return _read(path, raw, answers.memory_kills)
+        is_killed = _where("exit_type", "NODE_OUT_OF_MEMORY")
+        params = {"detail": "1", "limit": str(DEAD_WORKERS), **is_killed}
+        raw = await self._http.ask("GET", "/api/v0/workers", params=params)
+        return _read("/api/v0/workers", raw, answers.memory_kills)
 
     async def reaches_prometheus(self) -> bool:
         """Whether Ray's Prometheus responds to Ray. Ray does not report its address."""
@@ -291,6 +279,11 @@ def _submission(raw: Mapping[str, Any]) -> Submission:
 
 def _job_path(job_id: str) -> str:
     return f"/api/jobs/{quote(job_id, safe='')}"
+
+
+def _where(column: str, value: str) -> dict[str, str]:
+    """The parameters with which Ray's state API lists only rows with this value."""
+    return {"filter_keys": column, "filter_predicates": "=", "filter_values": value}
 
 
 def _read(path: str, raw: Any, parse: Callable[[Any], T]) -> T:
