@@ -105,3 +105,15 @@ async def test_line_refreshes_the_cells_that_changed(
         assert regions == [(changed,)]
         line.show(after)
         assert len(regions) == 1
+
+
+async def test_line_that_becomes_too_long_gets_its_ellipsis(
+    regions: list[tuple[Region, ...]],
+) -> None:
+    line = Line()
+    async with Stage(line).run_test(size=(40, 3)) as pilot:
+        line.show(Content("x" * 40))
+        await pilot.pause()
+        regions.clear()
+        line.show(Content("x" * 45))
+        assert regions == [(Region(39, 0, 1, 1),)]

@@ -64,7 +64,8 @@ def _changed_cells(before: Content, after: Content, width: int) -> tuple[int, in
     last = 0
     if before.cell_length == after.cell_length:
         last = _count_same(old[first:][::-1], new[first:][::-1])
-    x = after[:first].cell_length
+    # The last cell is an ellipsis while the line is too long.
+    x = max(0, min(after[:first].cell_length, width - 1))
     end = after.cell_length - after[len(new) - last :].cell_length if last else width
     return x, 0, max(0, end - x)
 
