@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import pytest
 
+from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.backend import KubeRayBackend
 from cockpit.model.cluster import ClusterHealth, PodPhase
 from cockpit.model.event import (
@@ -266,16 +268,33 @@ async def test_events_are_reported_once_and_only_those_of_this_cluster(place: Pl
     assert all("\x1b" not in it.message and "\u202e" not in it.message for it in notices)
 
 
-async def test_many_pods_come_page_by_page(place: Place) -> None:
+async def test_many_pods_come_page_by_page(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.cluster(groups=[Group(replicas=300, max=300)])
     for number in range(260):
         place.pod(f"demo-gpu-worker-{number:05}", runs=False)
-    async with place.backend() as backend:
-        part = await seen(backend, PodsListed)
-        whole = await seen(backend, PodsListed, lambda event: not event.more)
-    assert part.more
-    assert len(part.pods) >= 250  # the second page may have come before the event was sent
-    assert len(whole.pods) == 260
+    first_page_seen = asyncio.Event()
+    get = KubeClient.get
+
+    async def get_when_seen(
+        client: KubeClient, path: str, params: Mapping[str, str] | None = None
+    ) -> Any:
+        if "continue" in (params or {}):
+            await first_page_seen.wait()
+        return await get(client, path, params)
+
+    monkeypatch.setattr(KubeClient, "get", get_when_seen)
+    listed: list[PodsListed] = []
+    async with place.backend() as backend, asyncio.timeout(30):
+        async for event in backend.watch():
+            if isinstance(event, PodsListed):
+                listed.append(event)
+                first_page_seen.set()
+                if not event.more:
+                    break
+    assert [(len(event.pods), event.more) for event in (listed[0], listed[-1])] == [
+        (250, True),
+        (260, False),
+    ]
 
 
 async def test_a_thousand_changes_are_a_handful_of_events(place: Place) -> None:
