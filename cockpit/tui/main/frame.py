@@ -223,7 +223,7 @@ class DrillLine(Line):
     """The running drill, in every view except its own; no line without one."""
 
     DEFAULT_CSS = """
-    DrillLine { background: $warning 20%; display: none; }
+    DrillLine { background: $warning 12%; display: none; }
     """
 
     @property
