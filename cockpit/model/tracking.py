@@ -7,6 +7,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec import Struct, field
 
 
+class ModelVersion(Struct, frozen=True):
+    """A version of a model that MLflow's registry holds."""
+
+    name: str
+    version: str
+    aliases: tuple[str, ...] = ()
+    url: str = ""
+    """The URL of its page in the tracker."""
+
+
 class TrackedRun(Struct, frozen=True):
     """A run of MLflow."""
 
@@ -22,20 +32,12 @@ class TrackedRun(Struct, frozen=True):
     """The newest value of each metric."""
     artifacts: tuple[str, ...] = ()
     """Paths below the artifact root, the first level."""
+    models: tuple[ModelVersion, ...] = ()
+    """The versions of registered models that the run has logged."""
     url: str = ""
     """The URL of its page in the tracker."""
     run_id: str = ""
     """The Ray Train run, if a tag or the name identifies it."""
-
-
-class ModelVersion(Struct, frozen=True):
-    """A version of a model that MLflow's registry holds."""
-
-    name: str
-    version: str
-    aliases: tuple[str, ...] = ()
-    url: str = ""
-    """The URL of its page in the tracker."""
 
 
 class GpuActivity(Struct, frozen=True):

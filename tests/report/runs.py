@@ -39,7 +39,7 @@ from cockpit.model.run import (
     Trial,
     TrialStatus,
 )
-from cockpit.model.tracking import TrackedRun
+from cockpit.model.tracking import ModelVersion, TrackedRun
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
 from tests.events import reduced
@@ -219,6 +219,7 @@ def _told(text: str) -> Iterator[Event]:
         params={"lr": "0.0003", "token": PASSWORD, "max_tokens": "4096"},
         metrics={"loss": 0.05},
         artifacts=("model", text),
+        models=(ModelVersion(text, "3", ("best",)),),
         url=f"https://user:{PASSWORD}@mlflow.example/#/runs/1",
         run_id=RUN,
     )

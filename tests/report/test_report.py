@@ -14,7 +14,7 @@ from cockpit.model.run import Checkpoint, Phase, RunState, RunSummary
 from cockpit.report.charts.chart import chart_svg
 from cockpit.report.charts.curves import marks
 from cockpit.report.data import data
-from cockpit.report.document import Chart, Document, MarkKind, Table, Text, Tone
+from cockpit.report.document import Chart, Document, Facts, MarkKind, Table, Text, Tone
 from cockpit.report.html import html
 from cockpit.report.run_report import report
 from cockpit.report.time_range import extent, phase_spans
@@ -88,6 +88,13 @@ def test_key_numbers_are_those_of_the_curves(document: Document) -> None:
     assert numbers["mfu_percent"] == pytest.approx(41, rel=0.02)
     assert (numbers["attempts"], numbers["steps_lost"], numbers["checkpoints"]) == (3, 260, 10)
     assert 60 < float(str(numbers["goodput_percent"])) < 95
+
+
+def test_models_of_mlflow_are_reported_with_their_aliases(document: Document) -> None:
+    [tracked] = [section for section in document.sections if section.name == "tracked"]
+    [facts] = tracked.blocks
+    assert isinstance(facts, Facts)
+    assert {fact.name: fact.value for fact in facts.facts}["models"] == "demo 3 (best)"
 
 
 def test_attempts_report_their_steps_and_what_was_lost(document: Document) -> None:

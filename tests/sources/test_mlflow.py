@@ -14,7 +14,7 @@ import pytest
 from cockpit.cli.main import main
 from cockpit.model.error import UsageError
 from cockpit.model.event import Event, SourceHealth, TrackedRunsListed
-from cockpit.model.tracking import RunRef
+from cockpit.model.tracking import ModelVersion, RunRef
 from cockpit.sources.mlflow.api import Mlflow, Stored
 from cockpit.sources.mlflow.settings import MlflowSettings
 from cockpit.sources.mlflow.source import MlflowSource, context
@@ -65,6 +65,27 @@ def tagged(server: MlflowServer, began_s: float) -> str:
     text = server.script(program, **context("raysubmit_7"))
     [line] = [line for line in text.splitlines() if line.startswith("ID ")]
     return line.split()[1]
+
+
+MODEL = """
+import mlflow
+from mlflow import MlflowClient
+with mlflow.start_run(run_name="with-model") as run:
+    mlflow.log_params({"lr": 0.2})
+    mlflow.log_metric("loss", 0.25)
+client = MlflowClient()
+client.create_registered_model("digits")
+client.create_model_version("digits", run.info.artifact_uri, run.info.run_id)
+client.set_registered_model_alias("digits", "best", 1)
+"""
+
+
+@pytest.fixture(scope="module")
+def modelled(server: MlflowServer, tagged: str) -> float:
+    """When a run with a registered model began, after all others."""
+    began_s = time.time()
+    server.script(MODEL)
+    return began_s
 
 
 @pytest.fixture(scope="module")
@@ -202,6 +223,15 @@ async def test_artifacts_that_cannot_be_listed_leave_the_rest_as_it_is(
     assert "no-such-run" in reported.error
 
 
+async def test_model_versions_of_a_run_are_listed_with_their_aliases(
+    server: MlflowServer, modelled: float
+) -> None:
+    seen = await watched(source(server, [RunRef("gh78", "with-model", modelled)]), health(1))
+    [listed] = [event for event in seen if isinstance(event, TrackedRunsListed)]
+    page = f"{server.url}/#/models/digits/versions/1"
+    assert listed.runs[0].models == (ModelVersion("digits", "1", ("best",), page),)
+
+
 async def test_without_a_run_to_watch_the_server_is_asked_how_it_is_and_no_more(
     server: MlflowServer,
 ) -> None:
@@ -237,26 +267,13 @@ async def test_a_server_that_dies_is_reported_and_found_again_when_it_is_back(
     assert sum(isinstance(event, TrackedRunsListed) for event in seen) == 1, "nothing has changed"
 
 
-MODEL = """
-import mlflow
-from mlflow import MlflowClient
-with mlflow.start_run(run_name="with-model") as run:
-    mlflow.log_params({"lr": 0.2})
-    mlflow.log_metric("loss", 0.25)
-client = MlflowClient()
-client.create_registered_model("digits")
-client.create_model_version("digits", run.info.artifact_uri, run.info.run_id)
-client.set_registered_model_alias("digits", "best", 1)
-"""
-
-
 def test_verb_lists_shows_and_compares_the_runs_of_a_real_server(
     server: MlflowServer,
     tagged: str,
+    modelled: float,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    server.script(MODEL)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
     assert main(["experiments"]) == 0
     header, newest, *_ = capsys.readouterr().out.splitlines()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cockpit.model.event import SourceHealth, TrackedRunsListed
-from cockpit.model.tracking import TrackedRun
+from cockpit.model.tracking import ModelVersion, TrackedRun
 from cockpit.tui.dialogs.reading import Reading
 from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import START_S
@@ -13,6 +13,7 @@ RUNS = (
         "a1", "baseline", "digits", "FINISHED", START_S - 900, START_S - 300,
         params={"lr": "0.1", "width": "64"}, metrics={"loss": 0.41, "accuracy": 0.9},
         artifacts=("model/",), url="http://mlflow.test/#/runs/a1", run_id="other",
+        models=(ModelVersion("digits", "3", ("best",), "http://mlflow.test/#/models/digits/3"),),
     ),
     TrackedRun(
         "b2", "digits", "digits", "RUNNING", START_S,
@@ -49,6 +50,7 @@ async def test_enter_shows_one_run_and_c_compares_two(cockpit: Open) -> None:
         await seen.press("space", "j", "enter")
         await seen.until(lambda: isinstance(seen.app.screen, Reading))
         await seen.sees("Run baseline", "http://mlflow.test/#/runs/a1", "width", "model/")
+        await seen.sees("digits 3", "best", "http://mlflow.test/#/models/digits/3")
         await seen.press("escape", "c")
         await seen.sees("Two runs", "Metrics: 1 of 2 differ", "Parameters: 1 of 2 differ", "+0.08")
 

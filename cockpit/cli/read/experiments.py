@@ -162,7 +162,7 @@ def _print_list(listed: Sequence[TrackedRun], args: argparse.Namespace) -> None:
 def as_row(run: TrackedRun, now_s: float) -> dict[str, Any]:
     """One JSON-ready object."""
     found: dict[str, Any] = as_json(run)
-    del found["artifacts"]  # listed for one run only
+    del found["artifacts"], found["models"]  # listed for one run only
     return found | {"params": parameters(run), "time_s": as_json(took_s(run, now_s))}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from cockpit.model.run import Trial
 from cockpit.model.secret import MASKED, is_secret
+from cockpit.model.tracking import ModelVersion
 from cockpit.report import values
 from cockpit.report.document import Block, Column, Columns, Fact, Facts, Kind, Section, Table, table
 from cockpit.store.run import RunView
@@ -71,6 +72,7 @@ def tracked(store: Store, run: RunView) -> Section:
                         Fact("url", one.url, Kind.LINK, "page"),
                         Fact("params", _pairs(one.params), title="parameters"),
                         Fact("metrics", _pairs(metrics)),
+                        Fact("models", ", ".join(map(_model, one.models[:PAIRS_SHOWN]))),
                         Fact("artifacts", ", ".join(one.artifacts[:PAIRS_SHOWN])),
                     )
                     if fact.value
@@ -78,6 +80,11 @@ def tracked(store: Store, run: RunView) -> Section:
             )
         )
     return Section("tracked", "Tracked in MLflow", tuple(blocks))
+
+
+def _model(version: ModelVersion) -> str:
+    aliases = f" ({', '.join(version.aliases)})" if version.aliases else ""
+    return f"{version.name} {version.version}{aliases}"
 
 
 def _pairs(pairs: Mapping[str, str]) -> str:

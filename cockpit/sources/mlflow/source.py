@@ -10,10 +10,11 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from typing import Unpack
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cockpit.model.event import Event, TrackedRunsListed
-from cockpit.model.tracking import RunRef, Runs, TrackedRun, no_runs
+from cockpit.model.tracking import ModelVersion, RunRef, Runs, TrackedRun, no_runs
 from cockpit.sources.mlflow.api import Found, Mlflow
 from cockpit.sources.mlflow.settings import URI_VARIABLE, MlflowSettings
 from cockpit.sources.polling.source import PollingOptions, PollingSource
@@ -43,6 +44,13 @@ def context(submission_id: str) -> dict[str, str]:
     return {CONTEXT_VARIABLE: json.dumps({SUBMISSION_TAG: submission_id})}
 
 
+class Listed(Struct, frozen=True):
+    """The artifacts and models of a run of MLflow."""
+
+    artifacts: tuple[str, ...] = ()
+    models: tuple[ModelVersion, ...] = ()
+
+
 class MlflowSource(PollingSource):
     """TrackedRunsListed when something has changed, and SourceHealth (source `mlflow`).
 
@@ -66,8 +74,8 @@ class MlflowSource(PollingSource):
         self._client = client or Mlflow(settings)
         self._experiments: dict[str, str] = {}
         self._experiments_s: float | None = None
-        self._artifacts: dict[str, tuple[float, str, tuple[str, ...]]] = {}
-        """By run of MLflow: when they were listed, its status then, and what they are."""
+        self._more: dict[str, tuple[float, str, Listed]] = {}
+        """By run of MLflow: when it was listed, the status of the run then, and what there is."""
         self._complaint = ""
         self._same_runs: tuple[TrackedRun, ...] = ()
 
@@ -100,20 +108,32 @@ class MlflowSource(PollingSource):
             for found in listed
             if (whose := belongs(found, runs)) is not None
         ]
-        return tuple([await self._with_artifacts(run) for run in mine[:RUNS]])
+        return tuple([await self._with_more(run) for run in mine[:RUNS]])
 
-    async def _with_artifacts(self, run: TrackedRun) -> TrackedRun:
-        """Listed again from time to time while it runs, and once when it is over."""
+    async def _with_more(self, run: TrackedRun) -> TrackedRun:
+        """Its artifacts and models: listed again from time to time, and once when it is over."""
         now_s = self._monotonic()
-        listed_s, status, names = self._artifacts.get(run.id, (now_s, "", ()))
+        listed_s, status, more = self._more.get(run.id, (now_s, "", Listed()))
         is_due = run.status == "RUNNING" and now_s - listed_s >= ARTIFACTS_S
         if status != run.status or is_due:
-            try:
-                names = await self._client.artifacts(run.id)
-            except AnswerError as error:  # its store may be deleted, or closed to this server
-                self._complaint = f"the artifacts of {run.name or run.id}: {error}"
-            self._artifacts[run.id] = (now_s, run.status, names)
-        return replace(run, artifacts=names)
+            more = await self._listed(run, more)
+            self._more[run.id] = (now_s, run.status, more)
+        return replace(run, artifacts=more.artifacts, models=more.models)
+
+    async def _listed(self, run: TrackedRun, before: Listed) -> Listed:
+        """What cannot be listed stays as before: the files may be deleted, or closed to the server,
+        and a server may have no registry.
+        """
+        artifacts, models = before.artifacts, before.models
+        try:
+            artifacts = await self._client.artifacts(run.id)
+        except AnswerError as error:
+            self._complaint = f"the artifacts of {run.name or run.id}: {error}"
+        try:
+            models = await self._client.model_versions(run.id)
+        except AnswerError as error:
+            self._complaint = f"the models of {run.name or run.id}: {error}"
+        return Listed(artifacts, models)
 
 
 def _same_runs(runs: Sequence[TrackedRun]) -> list[tuple[TrackedRun, str]]:

@@ -16,7 +16,7 @@ from cockpit.insight.metrics.tracked_runs import (
     took_s,
 )
 from cockpit.model.text import clean, one_line
-from cockpit.model.tracking import TrackedRun
+from cockpit.model.tracking import ModelVersion, TrackedRun
 from cockpit.store.store import Store
 from cockpit.tui.rows.text import facts_text
 from cockpit.tui.terminal.symbols import Symbols, symbols
@@ -73,10 +73,16 @@ def details(run: TrackedRun, now_s: float) -> Content:
         *((name, format.number(value, 6)) for name, value in sorted(run.metrics.items())),
         ("Parameters", ""),
         *sorted(parameters(run).items()),
+        ("Models", ""),
+        *((f"{each.name} {each.version}", _model(each)) for each in run.models),
         ("Artifacts", ""),
         *((name, " ") for name in run.artifacts),
     ]
     return facts_text([(one_line(name), one_line(text, 400)) for name, text in parts])
+
+
+def _model(version: ModelVersion) -> str:
+    return "  ".join([", ".join(version.aliases), version.url]).strip() or " "
 
 
 def beside(first: TrackedRun, second: TrackedRun) -> Content:
