@@ -8,12 +8,15 @@ from msgspec.structs import replace
 
 from cockpit.model.event import RankSampled, RunSeen
 from cockpit.model.run import RunState
+from cockpit.sources.mlflow.settings import MlflowSettings
+from cockpit.sources.mlflow.source import MlflowSource
 from cockpit.store.selectors import current_run
 from cockpit.tui.main.frame import Tabs
 from cockpit.tui.main.screen import MainScreen
 from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.overview.view import OverviewView
 from cockpit.tui.views.ranks.page import RankScreen
+from tests.sources.raw_server import RawServer
 from tests.tui.conftest import Open, Seen
 
 
@@ -35,6 +38,30 @@ async def test_a_fault_while_drawing_is_reported_in_its_view_and_the_others_cont
             await seen.sees("demo-workers-2")
         await seen.press("1")
         await seen.until(lambda: "A bug in cockpit" not in seen.text)
+
+
+async def test_server_that_does_not_answer_affects_only_its_view(cockpit: Open) -> None:
+    server = RawServer(lambda _: b"", hang=True)
+    async with server.serve(), cockpit(size=(120, 40)) as seen:
+        source = MlflowSource(MlflowSettings(server.url))
+        seen.simulation.session.add(source)
+        await asyncio.wait_for(server.first.wait(), 10)
+        await seen.press(*":experiments", "enter")
+        await seen.sees("No experiments yet: waiting for MLflow.")
+        await seen.press("escape", "2")
+        await seen.sees("RANK")
+        before = current_step(seen)
+        await seen.advance(70.0)
+        assert current_step(seen) > before
+        await seen.sees(f"{current_step(seen):,}")
+        assert len(server.asked) == 1, "it still waits for the first answer"
+
+
+def current_step(seen: Seen) -> int:
+    run = current_run(seen.app.store)
+    assert run is not None
+    assert run.step is not None
+    return run.step
 
 
 async def test_a_run_that_gave_up_is_no_success(cockpit: Open) -> None:

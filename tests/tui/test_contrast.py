@@ -1,4 +1,4 @@
-"""Text can be read in every bundled theme: the contrast that WCAG 2.2 asks for (level AA, 4.5:1)."""
+"""Text can be read in every bundled theme: 4.5:1, the contrast that WCAG 2.2 asks for (AA)."""
 
 from __future__ import annotations
 
