@@ -2,7 +2,8 @@
 
 Takes about five minutes: a local cluster, the job `checkpointed`, `cockpit` on a pseudo-terminal, a
 kill, its recovery, and in each view the key `w`, which saves the screen. The film is drawn from the
-recording of that run; `--recording FILE` draws only the film, from another one.
+recording of that run. `--recording FILE` starts nothing: it draws the film and the pictures that
+a recording has, from an earlier run (`--keep`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from cockpit.recorder.reading.player import Player
 from cockpit.recorder.reading.recording import opened
 from cockpit.report.animation import svg
 from cockpit.report.cast import cast
+from cockpit.tui.app import CockpitApp
 from cockpit.tui.replay.frames import film
+from cockpit.tui.replay.session import connection
+from cockpit.tui.terminal.screenshot import svg_of
 from tests.bench.cluster import two_workers
 from tests.bench.process import COCKPIT, run
 from tests.bench.table import say
@@ -58,6 +62,16 @@ VIEWS: Mapping[str, Sequence[str]] = {
 }
 """By the name of the file, the keys that open it. A local cluster has no fleet, and this run has no
 trials and no Serve."""
+
+RECORDED: Mapping[str, tuple[float, Sequence[str]]] = {
+    "views/drill": (DRILL_AFTER_S, ("6",)),
+    "overview": (40.0, ("1",)),
+    **{
+        f"views/{name}": (60.0, [{"\r": "enter"}.get(key, key) for key in VIEWS[name]])
+        for name in ("ranks", "rank", "charts", "pods", "drills", "alerts", "nodes")
+    },
+}
+"""What a recording can show: the seconds after the kill, and the keys. It has no logs."""
 
 FILM_SIZE = (100, 30)
 FILM_S, FILM_FRAMES = 40.0, 80
@@ -125,6 +139,29 @@ def until_drill_ends(terminal: Terminal) -> None:
         terminal.bytes_in(2.0)
 
 
+async def draw_recorded(recording: Path, folder: Path) -> None:
+    """Draw the views of a recorded run as they were while it ran."""
+    for name, (after_s, keys) in RECORDED.items():
+        size = SIZE if name in ("overview", "views/drill") else VIEW_SIZE
+        player = Player(opened(recording), paused=True)
+        player.seek(killed_s(player) + after_s)
+        player.settle()
+        made = connection(player)
+        app = CockpitApp(lambda say, made=made: made)  # type: ignore[misc]
+        try:
+            async with app.run_test(size=(int(size["COLUMNS"]), int(size["LINES"]))) as pilot:
+                while app.connection is None or not app.capabilities:
+                    await pilot.pause(0.02)
+                app.capabilities = {}  # the keys are dim in a recording, and not in its run
+                await pilot.press(*keys)
+                for _ in range(2):
+                    app.redraw()
+                    await pilot.pause()
+                (folder / f"{name}.svg").write_text(svg_of(app), encoding="utf-8")
+        finally:
+            made.close()
+
+
 def killed_s(player: Player) -> float:
     """When the run was killed: the first drill of the recording."""
     return next(marker.at_s for marker in player.markers if marker.kind == "drill")
@@ -149,7 +186,7 @@ def draw_film(recording: Path, folder: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.pictures", description=__doc__)
-    parser.add_argument("--recording", type=Path, help="draw only the film, from this recording")
+    parser.add_argument("--recording", type=Path, help="draw what this recording has, and no more")
     parser.add_argument("--folder", type=Path, default=DOCS, help="where to write (default: docs)")
     parser.add_argument("--keep", type=Path, help="keep the recording of the run in this file")
     args = parser.parse_args()
@@ -158,6 +195,7 @@ def main() -> int:
     os.environ["TZ"] = "UTC"
     time.tzset()
     if args.recording is not None:
+        asyncio.run(draw_recorded(args.recording, folder))
         draw_film(args.recording, folder)
         return 0
     with TemporaryDirectory() as temporary:

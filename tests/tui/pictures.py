@@ -34,7 +34,6 @@ from tests.tui.simulated import START_S, Simulation, digits, wide
 from tests.tui.simulated_kubernetes import fleet, kube
 from tests.tui.tuned import tuned
 
-DOCS = Path(__file__).parents[2] / "docs" / "views"
 SIZES = ((20, 5), (80, 24), (120, 40), (200, 50))
 LOOKS = {
     "dark": ("cockpit-dark", Symbols.BRAILLE),
@@ -43,8 +42,6 @@ LOOKS = {
     "ascii": ("ansi-16", Symbols.ASCII),
 }
 """Each with its theme and its symbols."""
-DOCUMENTED = ("overview", "ranks", "charts", "pods", "drills", "alerts", "nodes", "fleet", "hang")
-DOCUMENTED_SIZE = (120, 40)
 LIMIT_S = 60.0
 
 
@@ -187,24 +184,19 @@ def surroundings() -> Iterator[None]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tests.tui.pictures", description=__doc__)
-    parser.add_argument("folder", type=Path, nargs="?", default=DOCS)
+    parser.add_argument("folder", type=Path)
     parser.add_argument("--only", nargs="+", default=[], choices=PICTURES, metavar="NAME")
-    parser.add_argument("--docs", action="store_true", help="the pictures of docs/views")
     parser.add_argument("--png", action="store_true", help="also as PNG, with rsvg-convert")
     args = parser.parse_args()
-    names = args.only or (DOCUMENTED if args.docs else PICTURES)
     args.folder.mkdir(parents=True, exist_ok=True)
-    sizes = (DOCUMENTED_SIZE,) if args.docs else SIZES
     with surroundings():
-        for name in names:
-            for look in ("dark",) if args.docs or name.endswith("-empty") else LOOKS:
-                drawn = asyncio.run(draw(PICTURES[name], look, sizes))
-                for (width, height), (svg, text) in zip(sizes, drawn, strict=True):
-                    title = name if args.docs else f"{name}-{width}x{height}-{look}"
-                    path = args.folder / f"{title}.svg"
+        for name in args.only or PICTURES:
+            for look in ("dark",) if name.endswith("-empty") else LOOKS:
+                drawn = asyncio.run(draw(PICTURES[name], look, SIZES))
+                for (width, height), (svg, text) in zip(SIZES, drawn, strict=True):
+                    path = args.folder / f"{name}-{width}x{height}-{look}.svg"
                     path.write_text(svg, encoding="utf-8")
-                    if not args.docs:
-                        path.with_suffix(".txt").write_text(text, encoding="utf-8")
+                    path.with_suffix(".txt").write_text(text, encoding="utf-8")
                     if args.png:
                         png = ("rsvg-convert", "-z", "0.6", path, "-o", path.with_suffix(".png"))
                         subprocess.run(png, check=True)

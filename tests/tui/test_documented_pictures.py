@@ -30,6 +30,20 @@ def test_film_begins_before_the_kill_and_ends_after_the_recovery(tmp_path: Path)
     assert moments[-1] == kill_s + pictures.AFTER_FILM_S
 
 
+async def test_view_of_a_recording_is_drawn_as_its_run_showed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(path := tmp_path / "run.cockpit", script(200))
+    names = ("views/ranks", "views/rank")
+    monkeypatch.setattr(pictures, "RECORDED", {name: pictures.RECORDED[name] for name in names})
+    (tmp_path / "views").mkdir()
+    await pictures.draw_recorded(path, tmp_path)
+    table, page = ((tmp_path / f"{name}.svg").read_text() for name in names)
+    assert "demo-workers-3" in table, "the replacement of the killed pod"
+    assert "Rank" in page
+    assert "recording" not in table
+
+
 def test_cast_of_the_demo_plays_40_seconds() -> None:
     header, *events = map(json.loads, (DOCS / "demo.cast").read_text().splitlines())
     assert (header["version"], header["width"], header["height"]) == (2, *pictures.FILM_SIZE)
