@@ -70,10 +70,12 @@ class CockpitApp(Connecting):
     ) -> None:
         """`cluster` names what is being connected to, for the screen until the cluster answers.
 
+        `theme_name`: empty to choose one by the colours of the terminal.
         `context_themes`: by a pattern of contexts, the theme of their clusters.
         """
         super().__init__(connect, read_only=read_only, protected=protected)
-        self.theme_name, self.context_themes = theme_name, context_themes
+        self.theme_name = theme_name or theme.default_theme(self.console.color_system)
+        self.context_themes = context_themes
         self._begin_with_theme()
         self.animation_level = "none"
         self.cluster = cluster

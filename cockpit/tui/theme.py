@@ -14,6 +14,7 @@ from cockpit.config.theme_files import CURVES, SEMANTIC_COLORS, ThemeFile, read_
 from cockpit.model.error import CockpitError
 
 DEFAULT_THEME = "cockpit-dark"
+THEME_OF_16_COLORS = "ansi-16"
 
 _STANDS_FOR = {
     "good": "success",
@@ -124,6 +125,14 @@ def semantic_variables(theme: Theme) -> dict[str, str]:
     for number in range(CURVES):
         found[f"curve-{number + 1}"] = curves[number]
     return found
+
+
+def default_theme(color_system: str | None) -> str:
+    """The theme for a terminal without a chosen one. `color_system`: Rich's name of its colours.
+
+    16 colours are too few for the tints of the other themes: the row of the cursor has none.
+    """
+    return THEME_OF_16_COLORS if color_system == "standard" else DEFAULT_THEME
 
 
 class Palette:

@@ -92,6 +92,27 @@ async def test_the_first_frame_has_the_colours_of_the_chosen_theme(name: str) ->
         go.set()
 
 
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({"TERM": "xterm", "COLORTERM": ""}, "ansi-16"),
+        ({"TERM": "xterm-256color", "COLORTERM": ""}, "cockpit-dark"),
+        ({"TERM": "xterm", "COLORTERM": "truecolor"}, "cockpit-dark"),
+    ],
+)
+def test_default_theme_is_that_of_the_terminals_colors(
+    variables: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, text in variables.items():
+        monkeypatch.setenv(variable, text)
+
+    def connect(say: Log) -> Connection:
+        raise AssertionError("it is not started")
+
+    assert CockpitApp(connect, theme_name="").theme_name == name
+    assert CockpitApp(connect, theme_name="high-contrast").theme_name == "high-contrast"
+
+
 async def test_a_view_asked_for_while_another_is_being_built_is_the_one_that_is_shown(
     cockpit: Open,
 ) -> None:

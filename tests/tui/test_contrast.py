@@ -10,6 +10,7 @@ from textual._context import visible_screen_stack
 from textual.color import Color
 
 from cockpit.config.theme_files import SEMANTIC_COLORS, theme_named
+from cockpit.model.cluster import ClusterPattern
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.theme import textual_theme
 from tests.tui.conftest import Open
@@ -56,6 +57,23 @@ def texts(app: CockpitApp) -> Iterator[tuple[str, Style]]:
         for segment in strip:
             if segment.style is not None and any(map(str.isalnum, segment.text)):
                 yield segment.text.strip(), segment.style
+
+
+async def test_choice_and_protection_are_marked_in_16_colors(cockpit: Open) -> None:
+    async with cockpit(protected=[ClusterPattern()]) as seen:
+        seen.app.theme = "ansi-16"
+        await seen.sees("PROTECTED")
+        assert dict(texts(seen.app))["PROTECTED"].reverse, "the terminal's own background as ink"
+        await seen.press("L")
+        await seen.sees("digits")
+        styles = {text.split()[0]: style for text, style in texts(seen.app)}
+        assert styles["digits"].underline, "enter chooses it"
+        assert not styles["pipeline"].underline
+        await seen.press("enter", "j")
+        await seen.sees("epochs")
+        styles = {text.split()[0]: style for text, style in texts(seen.app)}
+        assert styles["epochs"].underline
+        assert not styles["workers"].underline
 
 
 def unreadable(app: CockpitApp) -> dict[str, float]:

@@ -19,8 +19,10 @@ from cockpit.tui.replay.bar import ReplayBar
 from cockpit.tui.replay.session import connection
 from cockpit.tui.terminal.screenshot import text_of
 from cockpit.tui.terminal.symbols import Symbols, use_symbols
+from cockpit.tui.theme import Palette
 from tests.recorder.test_recorder import record, script
 from tests.tui.simulated import RUN, START_S
+from tests.tui.test_contrast import texts
 from tests.tui.test_hang_page import dumped
 
 Compare = Callable[..., bool]
@@ -114,6 +116,9 @@ async def test_space_continues_and_holds(path: Path) -> None:
     async with replayed(path, 60) as seen:
         await seen.press("space")
         assert "REPLAY" in seen.text
+        [state] = [style for text, style in texts(seen.app) if text == "REPLAY"]
+        assert state.reverse
+        assert state.color == Palette.of(seen.app).style("good").color
         seen.wall.now_s += 2.0
         await seen.until(lambda: seen.at_s == 80)
         await seen.press("p")

@@ -104,7 +104,6 @@ def _screen(args: argparse.Namespace, at_s: float | None) -> int:
     from cockpit.tui import keymap
     from cockpit.tui.replay.app import ReplayApp
     from cockpit.tui.terminal.symbols import symbols
-    from cockpit.tui.theme import DEFAULT_THEME
 
     symbols()  # report an unknown symbol set before the UI opens
     keymap.use(keymap.parse(file.read().tables.get("keys", {})))
@@ -116,7 +115,7 @@ def _screen(args: argparse.Namespace, at_s: float | None) -> int:
         player.play(paused=player.at_end)
         return connection(player)
 
-    theme = theme_named(args.theme).name if args.theme else DEFAULT_THEME
+    theme = theme_named(args.theme).name if args.theme else ""
     app = ReplayApp(start, read_only=args.read_only, cluster=args.recording, theme_name=theme)
     try:
         app.run()

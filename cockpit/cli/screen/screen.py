@@ -18,7 +18,6 @@ from cockpit.tui import keymap
 from cockpit.tui.app import CockpitApp
 from cockpit.tui.changes.actions import Connection, Log
 from cockpit.tui.terminal.symbols import symbols
-from cockpit.tui.theme import DEFAULT_THEME
 
 WITHOUT_SCREEN = "Without one: cockpit status -o json, or cockpit demo --headless."
 
@@ -112,10 +111,10 @@ def _show(args: argparse.Namespace, start: Callable[[Log], Connection], cluster:
 
 
 def _theme_name(args: argparse.Namespace) -> str:
-    """The selected theme, or the default. UsageError for an unknown one."""
+    """The selected theme; empty without one. UsageError for an unknown one."""
     from cockpit.config.theme_files import theme_named
 
-    return theme_named(args.theme).name if args.theme else DEFAULT_THEME
+    return theme_named(args.theme).name if args.theme else ""
 
 
 def _context_themes(args: argparse.Namespace) -> dict[str, str]:

@@ -27,6 +27,7 @@ class SettingsList(OptionList):
     SettingsList:focus > .option-list--option-highlighted {
         color: $foreground; background: $block-cursor-blurred-background; text-style: bold;
     }
+    SettingsList:ansi:focus > .option-list--option-highlighted { text-style: bold underline; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "cursor_down", "Down"),

@@ -96,7 +96,7 @@ class Tabs(Line):
         minute = right[:5]  # without its seconds
         mode = Content()
         if state.paused:
-            mode = Content.styled(" PAUSED ", "$background on $warning")
+            mode = Content.styled(" PAUSED ", "reverse $warning")
             right = Content.assemble(mode, " ", right)
         if state.read_only:
             mode = Content.assemble(Content.styled("read-only ", "$muted"), mode)
@@ -170,7 +170,7 @@ class StatusLine(Line):
         if state.ref is not None:
             where = cluster_name(state.ref, max(12, int(0.45 * self.size.width)))
         # A label as well as a colour, which not everyone sees.
-        protected = Content.styled(" PROTECTED ", "$background on $warning bold")
+        protected = Content.styled(" PROTECTED ", "bold reverse $warning")
         parts: list[Content | str] = [Content.styled(f" {where} ", "bold")]
         if state.protected:
             parts += [protected, " "]

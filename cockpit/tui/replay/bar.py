@@ -54,12 +54,12 @@ class ReplayBar(Line):
 
 def _state(player: Player) -> tuple[str, str]:
     if player.seeking:
-        return "SEEKING", "$background on $accent"
+        return "SEEKING", "reverse $accent"
     if player.at_end:
-        return "  END  ", "$background on $muted"
+        return "  END  ", "reverse $muted"
     if player.paused:
-        return "PAUSED ", "$background on $warning"
-    return "REPLAY ", "$background on $ok"
+        return "PAUSED ", "reverse $warning"
+    return "REPLAY ", "reverse $good"
 
 
 def _track(player: Player, room: int) -> Content:
