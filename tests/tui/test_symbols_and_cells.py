@@ -48,6 +48,12 @@ def test_the_environment_chooses_the_symbols(monkeypatch: pytest.MonkeyPatch) ->
     assert symbols_from({}) is Symbols.BRAILLE
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "iso8859-1", "cp1252", "no-such"])
+def test_locale_without_braille_gets_ascii_symbols(encoding: str) -> None:
+    assert symbols_from({}, encoding) is Symbols.ASCII
+    assert symbols_from({"COCKPIT_SYMBOLS": "block"}, encoding) is Symbols.BLOCK
+
+
 def test_an_unknown_symbol_set_is_reported_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="braille, block, ascii"):
         symbols_from({"COCKPIT_SYMBOLS": "emoji"})

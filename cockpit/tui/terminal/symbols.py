@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -20,18 +21,28 @@ class Symbols(StrEnum):
     ASCII = "ascii"
 
 
-def symbols_from(environ: Mapping[str, str]) -> Symbols:
-    """The symbol set of the environment; braille by default. UsageError on an unknown one."""
-    locale_name = environ.get(VARIABLE, "").strip().lower()
-    if not locale_name:
-        return Symbols.BRAILLE
+def symbols_from(environ: Mapping[str, str], encoding: str = "utf-8") -> Symbols:
+    """The symbol set of the environment. UsageError on an unknown one.
+
+    By default braille, or ASCII if the encoding of the terminal, which the locale sets, has none.
+    """
+    name = environ.get(VARIABLE, "").strip().lower()
+    if not name:
+        return Symbols.BRAILLE if _has_braille(encoding) else Symbols.ASCII
     try:
-        return Symbols(locale_name)
+        return Symbols(name)
     except ValueError as error:
         names = ", ".join(Symbols)
         raise UsageError(
-            f"{VARIABLE}={locale_name} is not a symbol set", todo=f"Use one of: {names}"
+            f"{VARIABLE}={name} is not a symbol set", todo=f"Use one of: {names}"
         ) from error
+
+
+def _has_braille(encoding: str) -> bool:
+    try:
+        return bool("⠿".encode(encoding))
+    except (UnicodeEncodeError, LookupError):
+        return False
 
 
 class _Choice:
@@ -41,7 +52,8 @@ class _Choice:
 def symbols() -> Symbols:
     """The symbol set in use: the selected one, else that of the environment."""
     if _Choice.made is None:
-        _Choice.made = symbols_from(os.environ)
+        # Textual writes to this stream.
+        _Choice.made = symbols_from(os.environ, getattr(sys.__stderr__, "encoding", None) or "utf-8")
     return _Choice.made
 
 
