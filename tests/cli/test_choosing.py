@@ -17,6 +17,7 @@ from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, Kube
 from cockpit.cli import main as cli
 from cockpit.cli.options import cluster_choice, connect, kubernetes
 from cockpit.cli.options.cluster_choice import SeveralError
+from cockpit.cli.read.clusters import Answer, none
 from cockpit.config.cluster_flags import Place
 from cockpit.model.cluster import ClusterHealth, ClusterRef, ClusterSummary
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
@@ -261,4 +262,11 @@ def test_every_context_that_is_down_is_reported_and_that_is_a_failure(
     assert cli.main(["clusters"]) == 3
     text = capsys.readouterr()
     assert text.err.count("No way. refused") == 2
-    assert text.out == "No clusters.\n"
+    assert text.out == "No clusters are known: no context has answered. See: cockpit doctor\n"
+
+
+def test_empty_list_of_clusters_describes_what_to_do() -> None:
+    answered, failed = Answer("prod"), Answer("lab", error=UnreachableError("No way."))
+    assert "cockpit local up" in none([])
+    assert "cockpit up --on kubernetes" in none([answered])
+    assert none([answered, failed]) == "No clusters in the contexts that have answered."

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import logging
 import sys
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Thread
 from typing import Any
@@ -78,11 +79,24 @@ def run(args: argparse.Namespace) -> int:
         if args.output not in ("table", "name"):
             rows.append(_failed(answer.context, error))
     columns = (*COLUMNS, "backend", "autoscaled", "created_s") if args.wide else COLUMNS
-    tables.print_rows(rows, columns, args.output, empty="No clusters.", name_of=_name)
+    tables.print_rows(rows, columns, args.output, empty=none(answers), name_of=_name)
     if failed and len(failed) == len(answers) and not found:
         assert failed[0].error is not None
         return int(failed[0].error.code)
     return int(ExitCode.DONE)
+
+
+def none(answers: Sequence[Answer]) -> str:
+    """Why no cluster is listed, and what to do."""
+    if not answers:
+        return (
+            "No clusters. Start one on this host: cockpit local up. For Kubernetes, set KUBECONFIG."
+        )
+    if all(answer.error is not None for answer in answers):
+        return "No clusters are known: no context has answered. See: cockpit doctor"
+    if any(answer.error is not None for answer in answers):
+        return "No clusters in the contexts that have answered."
+    return "No RayClusters in these contexts. To create one: cockpit up --on kubernetes"
 
 
 def _sessions(args: argparse.Namespace) -> int:
