@@ -52,10 +52,8 @@ class _Choice:
 def symbols() -> Symbols:
     """The symbol set in use: the selected one, else that of the environment."""
     if _Choice.made is None:
-        # Textual writes to this stream.
-        _Choice.made = symbols_from(
-            os.environ, getattr(sys.__stderr__, "encoding", None) or "utf-8"
-        )
+        written = sys.__stderr__  # by Textual
+        _Choice.made = symbols_from(os.environ, written.encoding if written else "utf-8")
     return _Choice.made
 
 
