@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -180,18 +181,28 @@ def test_kubectl_gets_names_and_that_there_are_no_files(
     assert capsys.readouterr().out.splitlines() == ["raylet-kill", ":4"]
 
 
-def test_bash_completes_with_the_printed_script(tmp_path: Path) -> None:
-    program = tmp_path / "cockpit"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m cockpit "$@"\n')
-    program.chmod(0o755)
-    script = """
+SCRIPTS = {
+    "bash": """
 source <(cockpit completion bash)
 COMP_LINE="cockpit laun" COMP_POINT=12 COMP_TYPE=9 COMP_WORDS=(cockpit laun) COMP_CWORD=1
 _python_argcomplete cockpit laun cockpit
 printf '%s\\n' "${COMPREPLY[@]}"
-"""
+""",
+    "fish": """
+cockpit completion fish | source
+complete -C "cockpit laun"
+""",
+}
+"""What prints the completions of a line. zsh completes on a terminal only."""
+
+
+@pytest.mark.parametrize("shell", [name for name in SCRIPTS if shutil.which(name)])
+def test_shell_completes_with_the_printed_script(shell: str, tmp_path: Path) -> None:
+    program = tmp_path / "cockpit"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m cockpit "$@"\n')
+    program.chmod(0o755)
     done = subprocess.run(
-        ["bash", "-c", script],
+        [shell, "-c", SCRIPTS[shell]],
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
