@@ -187,7 +187,10 @@ class Store(Struct):
     """Active alerts, by id."""
     alerts_past: deque[AlertView] = field(default_factory=lambda: deque(maxlen=ALERTS_KEPT))
     sources: dict[str, SourceState] = field(default_factory=dict)
-    notices: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
+    notices: deque[Notice] = field(default_factory=deque)
+    """The newest, each once."""
+    known_notices: set[Notice] = field(default_factory=set)
+    """Those of `notices`, to find one that is listed again."""
     logs: dict[str, LogBuffer] = field(default_factory=dict)
     memory_kills: tuple[MemoryKill, ...] = ()
     """Workers that Ray's memory monitor has killed, the newest first."""
@@ -241,7 +244,7 @@ class Store(Struct):
             case QueuesListed():
                 self.queues = event
             case Notice():
-                self.notices.append(_sharing_names(event))
+                self._noticed(event)
             case LogLines():
                 log = self.logs.setdefault(event.stream, LogBuffer())
                 log.lines.extend(event.lines)
@@ -394,6 +397,16 @@ class Store(Struct):
                 and (gpu := of_placement(rank.placement, event.gpus, pods, nodes, namespace))
             }  # fmt: skip
             run.take_activity(event.at_s, of)
+
+    def _noticed(self, event: Notice) -> None:
+        """Each once: a process that continues the recording of another one lists them again."""
+        notice = _sharing_names(event)
+        if notice in self.known_notices:
+            return
+        if len(self.notices) == NOTICES_KEPT:
+            self.known_notices.discard(self.notices.popleft())
+        self.known_notices.add(notice)
+        self.notices.append(notice)
 
     def _run_seen(self, event: RunSeen) -> None:
         run = self._run(event.run_id)

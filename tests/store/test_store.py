@@ -11,6 +11,7 @@ from cockpit.model.event import (
     JobsListed,
     LogLines,
     MetricsReported,
+    Notice,
     RunSeen,
     SourceHealth,
 )
@@ -18,7 +19,7 @@ from cockpit.model.run import Checkpoint, Job, JobStatus, RunState
 from cockpit.store import selectors
 from cockpit.store.run import THINNED_CURVES
 from cockpit.store.series import Series
-from cockpit.store.store import LOG_LINES_KEPT, RUNS_KEPT, RUNS_WHOLE, Store
+from cockpit.store.store import LOG_LINES_KEPT, NOTICES_KEPT, RUNS_KEPT, RUNS_WHOLE, Store
 from tests.events import (
     HEAD,
     ONE,
@@ -51,6 +52,23 @@ def test_a_series_keeps_the_newest_points_and_stays_bounded() -> None:
     assert list(series.times) == sorted(series.times)
     assert series.last == 999.0
     assert Series(10).last is None
+
+
+def test_event_that_is_listed_again_is_kept_once() -> None:
+    """As by a second process that continues the recording of the first one."""
+    store = Store()
+    first, second = (notice(float(at_s)) for at_s in (1, 2))
+    for event in (first, second, first, second):
+        store.apply(event)
+    assert list(store.notices) == [first, second]
+    for at_s in range(3, NOTICES_KEPT + 3):
+        store.apply(notice(float(at_s)))
+    assert len(store.notices) == len(store.known_notices) == NOTICES_KEPT
+    assert store.notices[0] == notice(3.0)
+
+
+def notice(at_s: float) -> Notice:
+    return Notice(at_s=at_s, source="backend", kind="Pod", name="a", reason="Killed", message="")
 
 
 def test_a_run_is_built_from_its_events() -> None:
