@@ -78,6 +78,17 @@ def test_packages_that_cannot_be_installed_are_refused_with_their_line(
     assert f":{line}:" in raised.value.what or f"line {line}" in raised.value.what
 
 
+def test_pods_are_units_of_systemd_where_it_is_asked_for() -> None:
+    text = 'supervisor = "systemd"\n' + HEAD + '[[host]]\nname = "a"\naddress = "10.0.0.2"\n'
+    assert [host.is_unit for host in parsed(text).hosts] == [True, True]
+    assert [host.is_unit for host in parsed(text + 'supervisor = "process"\n').hosts] == [
+        True,
+        False,
+    ]
+    with pytest.raises(UsageError, match="process or systemd"):
+        parsed(text.replace('"systemd"', '"runit"'))
+
+
 def test_every_host_of_a_group_is_used_without_replicas() -> None:
     hosts = parsed(HEAD + '[[host]]\nname = "a"\naddress = "10.0.0.2"\n')
     assert (hosts.cluster, hosts.replicas) == ("hosts", {"workers": 1})
