@@ -35,7 +35,6 @@ _LAMBDA = (
 _INSTANCES = ("head", "group", "type", "count", "max_per_hour")
 _SPENDING = ("max_per_hour", "max_total", "confirm_above", "idle_minutes", "when_idle")
 _API_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\[\],=<>!~+-]*")
 _TABLE = re.compile(r"^[ \t]*\[+[ \t]*([A-Za-z0-9_\"-]+)")
 _SSH_CONFIG = re.compile(r"^[ \t]*ssh_config[ \t]*=")
 
@@ -157,7 +156,7 @@ def parse(text: str, path: Path) -> Cloud:
         file_system="".join(_fitting(reader, cloud, "file_system", "a file system")[:1]),
         allow_ssh_from=_networks(reader, cloud),
         python=reader.text(cloud, ("lambda",), "python"),
-        packages=_packages(reader, cloud),
+        packages=description.packages(reader, cloud, ("lambda",), PACKAGES),
         api_key_file=reader.text(cloud, ("lambda",), "api_key_file"),
     )
     if not read.regions:
@@ -316,16 +315,4 @@ def _networks(reader: Reader, table: Mapping[str, Any]) -> tuple[str, ...]:
                 f"allow_ssh_from has {one_line(network, 60)!r}.",
                 "It is an IPv4 network, such as 203.0.113.7/32.",
             ) from None
-    return found
-
-
-def _packages(reader: Reader, table: Mapping[str, Any]) -> tuple[str, ...]:
-    found = reader.texts(table, ("lambda",), "packages") if "packages" in table else PACKAGES
-    for package in found:
-        if not _PACKAGE.fullmatch(package):
-            raise reader.wrong(
-                ("lambda", "packages"),
-                f"packages has {one_line(package, 60)!r}.",
-                "It is a requirement of pip, such as numpy>=2.",
-            )
     return found

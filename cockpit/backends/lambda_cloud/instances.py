@@ -31,6 +31,7 @@ from cockpit.backends.lambda_cloud.description import Cloud
 from cockpit.backends.lambda_cloud.plan import Plan, Planned, matched, money, no_capacity
 from cockpit.backends.lambda_cloud.state import Node, State, Store
 from cockpit.backends.private_folder import private_folder
+from cockpit.backends.ssh.setup import NOFILE
 from cockpit.format import in_seconds, plural
 from cockpit.model.error import CockpitError, UnreachableError
 from cockpit.model.text import one_line
@@ -40,8 +41,6 @@ LOOKS = 3
 """How often an instance is not in the list before it counts as not there: the list may lag."""
 REPLACEMENTS = 2
 """Launches in place of instances that vanish or are unhealthy, in one `up`."""
-NOFILE = 65536
-"""The limit of open files that Ray's documentation recommends."""
 
 
 class Removed(Struct, frozen=True):

@@ -22,7 +22,8 @@ def text(hosts: Hosts, ssh_key: str = "", head_ip: str = "") -> str:
         host for group, count in hosts.replicas.items() for host in hosts.of_group(group)[:count]
     ]
     # The program itself, since the launcher looks for `ray start` in the commands (Ray 2.60).
-    ray = shlex.quote(str(PurePosixPath(head.python).with_name("ray")))
+    beside = PurePosixPath(head.python).with_name("ray")
+    ray = shlex.quote(str(beside))
     port = 6379
     wanted = {
         "cluster_name": hosts.cluster,
@@ -39,6 +40,7 @@ def text(hosts: Hosts, ssh_key: str = "", head_ip: str = "") -> str:
         "max_workers": len(workers),
         "upscaling_speed": 1.0,
         "idle_timeout_minutes": 5,
+        **({"head_setup_commands": [_in_path(beside.parent)]} if beside.is_absolute() else {}),
         "head_start_ray_commands": [
             f"{ray} stop",
             f"{ray} start --head --port={port} --node-ip-address={head.address} "
@@ -50,3 +52,13 @@ def text(hosts: Hosts, ssh_key: str = "", head_ip: str = "") -> str:
         ],
     }
     return str(yaml.safe_dump(wanted, sort_keys=False))
+
+
+def _in_path(folder: PurePosixPath) -> str:
+    """Add the folder to the PATH of the user's shells, once.
+
+    `ray down` runs `ray stop` there, and ignores that it was not found (`teardown_cluster`, Ray
+    2.60): the head would continue to run. Each command of the launcher reads ~/.bashrc.
+    """
+    line = shlex.quote(f"export PATH={shlex.quote(str(folder))}:$PATH")
+    return f"grep -qxF {line} ~/.bashrc || echo {line} >> ~/.bashrc"

@@ -20,13 +20,16 @@ HEAD_GROUP = "headgroup"
 """KubeRay's name for the head's group."""
 WORKERS = "workers"
 MAX_HOSTS = 256
+SUPERVISORS = ("process", "systemd")
+"""What a pod is on its host."""
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,38}[a-z0-9])?")
 _DESTINATION = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]*")
 """Not beginning with a hyphen: ssh would take it as an option."""
 _ZONE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 """The name of a network interface, after the `%` of an IPv6 address."""
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.@\\-]*\$?")
-_SHARED = ("user", "port", "python", "venv")
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\[\],=<>!~+-]*")
+_SHARED = ("user", "port", "python", "venv", "packages", "supervisor")
 """Keys at the top that are the default of every host."""
 _TOP = ("cluster", "ssh_config", *_SHARED, "replicas", "host")
 _HOST = (
@@ -53,6 +56,10 @@ class Host(Struct, frozen=True):
     object_store_bytes: int | None = None
     type: str = ""
     """The kind of host, as `[cost]` names its price; for people and for prices only."""
+    is_unit: bool = False
+    """Whether its pod is a unit of the user's systemd, not a process of the SSH session."""
+    packages: tuple[str, ...] = ()
+    """What `up` installs in the virtual environment of `python`, which it makes."""
 
     @property
     def is_head(self) -> bool:
@@ -203,6 +210,17 @@ def _host(reader: Reader, table: Mapping[str, Any], at: tuple[str | int, ...]) -
     python = own("python", "python3")
     if venv and "python" not in table:
         python = f"{venv.rstrip('/')}/bin/python"
+    place = (table, at) if "packages" in table else (top, ())
+    wanted = packages(reader, *place)
+    if "python" in table and "packages" not in table:
+        wanted = ()
+    if wanted and (not venv or "python" in table):
+        raise reader.wrong(
+            (*place[1], "packages"),
+            f"host {name!r} has packages, and no venv.",
+            "cockpit installs packages only in a virtual environment.",
+            'Write venv = "/home/USER/ray", where the user may write.',
+        )
     return Host(
         name,
         address,
@@ -215,7 +233,38 @@ def _host(reader: Reader, table: Mapping[str, Any], at: tuple[str | int, ...]) -
         gpus=reader.number(table, at, "gpus"),
         object_store_bytes=reader.whole(table, at, "object_store_bytes"),
         type=one_line(reader.text(table, at, "type"), 60),
+        is_unit=_is_unit(reader, *((table, at) if "supervisor" in table else (top, ()))),
+        packages=wanted,
     )
+
+
+def _is_unit(reader: Reader, table: Mapping[str, Any], at: tuple[str | int, ...]) -> bool:
+    supervisor = reader.text(table, at, "supervisor", "process")
+    if supervisor not in SUPERVISORS:
+        raise reader.wrong(
+            (*at, "supervisor"),
+            f"supervisor is {one_line(supervisor, 60)!r}.",
+            f"It is {' or '.join(SUPERVISORS)}.",
+        )
+    return supervisor == "systemd"
+
+
+def packages(
+    reader: Reader,
+    table: Mapping[str, Any],
+    at: tuple[str | int, ...],
+    default: tuple[str, ...] = (),
+) -> tuple[str, ...]:
+    """The requirements for pip. Raises UsageError for one that it would take as an option."""
+    found = reader.texts(table, at, "packages") if "packages" in table else default
+    for package in found:
+        if not _PACKAGE.fullmatch(package):
+            raise reader.wrong(
+                (*at, "packages"),
+                f"packages has {one_line(package, 60)!r}.",
+                "It is a requirement of pip, such as numpy>=2.",
+            )
+    return found
 
 
 def ip_address(text: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager
 
 from cockpit.backends.private_folder import PrivateFolder
 from cockpit.backends.ssh.calls import Agent
@@ -18,6 +18,38 @@ from cockpit.sources.polling.pause import pause
 
 AT_ONCE = 16
 """Connections that are being made at the same time: each costs a key exchange on this host."""
+TURN_S = 0.5
+"""A connection that takes longer waits for its host, so that another may be made."""
+
+
+class SlowStart:
+    """Turns that are taken at the same time: one at first, one more after each, up to `most`.
+
+    The first host is connected at once, and a UI that starts keeps most of its processor.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._allowed = most, 1
+        self._free = asyncio.Semaphore(1)
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[None, None]:
+        """A turn ends after TURN_S, even if the block has not."""
+        await self._free.acquire()
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(TURN_S, self._ended)
+        try:
+            yield
+        finally:
+            if timer.when() > loop.time():  # otherwise the loop ends it
+                timer.cancel()
+                self._ended()
+
+    def _ended(self) -> None:
+        self._free.release()
+        if self._allowed < self._most:
+            self._allowed += 1
+            self._free.release()
 
 
 class Fleet:
@@ -34,7 +66,7 @@ class Fleet:
         self._folder = PrivateFolder()
         self._agents: dict[str, Agent] = {}
         self._locks = {host.name: asyncio.Lock() for host in hosts.hosts}
-        self._connecting = asyncio.Semaphore(AT_ONCE)
+        self._connecting = SlowStart(AT_ONCE)
         self._followers: list[asyncio.Task[None]] = []
 
     async def agent(self, host: Host) -> Agent:
@@ -48,7 +80,7 @@ class Fleet:
                 connection = Connection(
                     host, self._folder.path, f"h{number}", self.hosts.ssh_config
                 )
-                async with self._connecting:
+                async with self._connecting.turn():
                     await connection.open()
                 agent = self._agents[host.name] = Agent(connection, self.hosts.cluster)
             return agent
@@ -61,7 +93,8 @@ class Fleet:
     def follow(self) -> None:
         """Keep `states` and `errors`, and set `changed` with each change, until it is closed."""
         if not self._followers:
-            self._followers = [asyncio.create_task(self._follow(h)) for h in self.hosts.hosts]
+            head_first = sorted(self.hosts.hosts, key=lambda host: not host.is_head)
+            self._followers = [asyncio.create_task(self._follow(host)) for host in head_first]
 
     @property
     def is_complete(self) -> bool:

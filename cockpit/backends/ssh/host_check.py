@@ -58,6 +58,8 @@ class Checked(Struct, frozen=True):
     """The addresses of the host that are not in a private network."""
     open_files: int = 0
     """How many files a process may open at most, its hard limit; 0: no limit, or not known."""
+    unit: str = ""
+    """Why a unit of the user's systemd does not continue after a session; empty: it does."""
     skew_s: float = 0.0
     """Its clock less this host's, as far as the time of the answer shows it; 0: within that."""
 
@@ -100,7 +102,7 @@ class Finding(Struct, frozen=True):
 
 
 SUBJECTS = (
-    *("ray", "address", "pods", "room", "gpus"),
+    *("ray", "address", "pods", "room", "gpus", "supervisor"),
     *("clock", "driver", "limits", "token", "ports"),
 )
 
@@ -129,6 +131,9 @@ def findings(host: Host, found: Checked) -> Iterator[Finding]:
     if (host.gpus or 0) > len(found.gpus):
         problem = f"it has {len(found.gpus)} GPUs by nvidia-smi, and {host.gpus:g} are asked for"
         yield Finding("gpus", problem, "correct gpus in the file, or the host's driver")
+    if host.is_unit and found.unit:
+        fix = "run loginctl enable-linger there, or remove supervisor from the file"
+        yield Finding("supervisor", one_line(found.unit), fix)
     if abs(found.skew_s) > SKEW_S:
         problem = (
             f"its clock differs by {in_seconds(abs(found.skew_s), 0)}: "

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from cockpit.backends.local.pods.pod_logs import last_line
 from cockpit.backends.local.pods.process import ProcessId, identify, kill
 from cockpit.backends.local.spec import GroupSpec
-from cockpit.backends.ssh import host_check
+from cockpit.backends.ssh import host_check, setup
 from cockpit.backends.ssh.backend import SshBackend
 from cockpit.backends.ssh.description import Host, Hosts
 from cockpit.backends.ssh.fleet import Fleet
@@ -59,11 +59,13 @@ class NotRemovedError(UnreachableError):
 async def up(hosts: Hosts, recovery: str, timeout_s: float, progress: Progress) -> None:
     """Start the head and the workers; returns when all of them are alive in Ray.
 
+    Packages that the description has are installed first.
     Can be repeated: of a cluster that exists it starts what is missing. If the file of the hosts
     has changed, the operator is started again. After a failure, a new cluster is deleted.
     """
     fleet = Fleet(hosts)
     try:
+        await set_up(hosts, fleet, timeout_s, progress)
         there = await _existing(fleet)
         is_new = there.cluster is None
         checked = await host_check.require(hosts, fleet, progress, head_alone=not is_new)
@@ -85,6 +87,30 @@ async def up(hosts: Hosts, recovery: str, timeout_s: float, progress: Progress) 
             except CockpitError as error:  # the first error is the cause
                 progress(f"Warning: {error.what} {error.why} {error.todo}")
         raise
+
+
+async def set_up(hosts: Hosts, fleet: Fleet, timeout_s: float, progress: Progress) -> None:
+    """On all hosts at the same time. A host that cannot be reached is left to the check of all."""
+
+    async def one(host: Host) -> None:
+        try:
+            agent = await fleet.agent(host)
+        except CockpitError:
+            return
+        await setup.run(agent.connection, setup.own_steps(host), progress, AGAIN)
+
+    targets = [host for host in hosts.hosts if host.packages]
+    try:
+        async with asyncio.timeout(timeout_s):
+            results = await asyncio.gather(*map(one, targets), return_exceptions=True)
+    except TimeoutError:
+        raise CockpitError(
+            f"The hosts are not set up after {in_seconds(timeout_s, 0)}.",
+            todo=f"Run it again with more time: cockpit up --on hosts {hosts.path} --timeout S",
+        ) from None
+    for error in results:
+        if isinstance(error, BaseException):
+            raise error
 
 
 async def _existing(fleet: Fleet) -> HostState:
@@ -328,3 +354,15 @@ def described(hosts: Hosts) -> str:
         for name, count in hosts.replicas.items()
     )
     return f"a head on {hosts.head.name} and {groups or 'no workers'}"
+
+
+def planned(hosts: Hosts) -> list[str]:
+    """What `up` does, in lines."""
+    by_step: dict[str, list[str]] = {}
+    for host in hosts.hosts:
+        for step in setup.own_steps(host):
+            what = f"{step.what}, if it has any" if step.needs_gpu and not host.gpus else step.what
+            if not step.needs_gpu or host.gpus != 0:
+                by_step.setdefault(what, []).append(host.name)
+    lines = [f"On {', '.join(names)}: {what}." for what, names in by_step.items()]
+    return [*lines, f"Start cluster {hosts.cluster}: {described(hosts)}."]

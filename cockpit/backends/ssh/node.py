@@ -50,6 +50,7 @@ def start_request(
         },
         "gcs": [] if host.is_head else [hosts.head.address, cluster.ports[0]],
         "object_store_bytes": host.object_store_bytes or 0,
+        "unit": host.is_unit,
     }
 
 

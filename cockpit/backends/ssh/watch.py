@@ -35,8 +35,8 @@ from cockpit.sources.ray.dashboard import Dashboard
 
 SOURCE = "backend"
 HEALTH_PERIOD_S = 2.0
-FIRST_AFTER_S = 2.0
-"""Hosts that have not answered by then are shown as such: to one that is down, ssh takes 10 s."""
+FIRST_AFTER_S = 0.25
+"""Then the hosts are listed, also those that have not answered, and the pods as incomplete."""
 STARTING_PERIOD_S = 0.5
 REST_PERIOD_S = 5.0
 NO_OPERATOR = "operator not running: nothing is replaced or scaled; start it with: cockpit up"

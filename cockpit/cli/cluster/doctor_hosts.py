@@ -109,6 +109,8 @@ def _well(subject: str, hosts: Hosts, checked: Mapping[str, Checked]) -> str:
         asked = sum(hosts.named(name).gpus or 0 for name in checked)
         found = sum(len(each.gpus) for each in all_of)
         return f"{found} by nvidia-smi, {asked:g} asked for" if found or asked else ""
+    if subject == "supervisor" and (units := sum(hosts.named(name).is_unit for name in checked)):
+        return f"systemd on {plural(units, 'host')}"
     if subject == "clock":
         most = max(abs(found.skew_s) for found in all_of)
         return f"differ by {in_seconds(most, 1)} at most" if most else "no difference measured"

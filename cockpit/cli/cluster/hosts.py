@@ -21,7 +21,8 @@ def start(args: argparse.Namespace) -> int:
     what = lifecycle.described(hosts)
     confirm.refuse_read_only(args)
     if args.dry_run:
-        log(f"Start cluster {hosts.cluster}: {what}.")
+        for line in lifecycle.planned(hosts):
+            log(line)
         log("Dry run: nothing was changed.")
         return int(ExitCode.DONE)
     with audit.recorded("up", _ref(hosts), hosts.cluster, after=what):

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "ray-up":
         print(ray_up.text(described), end="")
         return int(ExitCode.DONE)
-    print(f"Start cluster {described.cluster}: {lifecycle.described(described)}.")
+    print("\n".join(lifecycle.planned(described)))
     return int(ExitCode.DONE)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -34,6 +35,34 @@ def test_configuration_fits_rays_own_schema(capsys: pytest.CaptureFixture[str]) 
     stop, start = made["head_start_ray_commands"]
     assert stop == "/opt/ray/bin/ray stop"
     assert start.startswith("/opt/ray/bin/ray start --head ")
+
+
+def test_ray_of_a_virtual_environment_is_added_to_the_path_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ray down` runs `ray stop` on the head, and does not fail if there is none."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    venv = tmp_path / "a venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin/ray").write_text("#!/bin/sh\necho found\n")
+    (venv / "bin/ray").chmod(0o755)
+    text = f'venv = "{venv}"\n[[host]]\nname = "head"\naddress = "10.0.0.1"\nhead = true\n'
+    made = yaml.safe_load(ray_up.text(parse(text, tmp_path / "lab.toml")))
+    (command,) = made["head_setup_commands"]
+    for _ in range(2):
+        subprocess.run(["sh", "-c", command], check=True)
+    assert len((tmp_path / ".bashrc").read_text().splitlines()) == 1
+    done = subprocess.run(
+        ["bash", "-c", "source ~/.bashrc; ray stop"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "found\n")
+
+
+def test_ray_of_the_path_is_used_as_it_is() -> None:
+    text = '[[host]]\nname = "head"\naddress = "10.0.0.1"\nhead = true\n'
+    made = yaml.safe_load(ray_up.text(parse(text, Path("/lab.toml"))))
+    assert "head_setup_commands" not in made
+    assert made["head_start_ray_commands"][0] == "ray stop"
 
 
 def test_head_is_reached_by_its_public_address() -> None:

@@ -16,7 +16,7 @@ from cockpit.backends.ssh.agent.state import shown_pods
 from cockpit.model.error import UsageError
 
 POD = {"name": "gpu-1-x1abc", "created_s": 0.0}
-REQUEST = {"pod": POD, "cluster": "u", "head_uid": "h"}
+REQUEST = {"pod": POD, "cluster": "u", "head_uid": "h", "unit": False}
 
 
 @pytest.fixture

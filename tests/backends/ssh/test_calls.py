@@ -6,6 +6,7 @@ import ast
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from importlib.resources import files
@@ -29,6 +30,15 @@ from tests.ssh_cluster import description, sleeping_python
 from tests.sshd import Sshd
 
 CLUSTER = ClusterRecord("c", "0123456789abcdef", 0.0, (), "fast", (1, 2, 3))
+
+
+def test_call_does_not_import_asyncio() -> None:
+    """It would take a third of the CPU time of each call, on each host."""
+    _, *rest = Agent(Answering(None), "lab").argv("status", {"follow": False})
+    argv = [sys.executable, "-X", "importtime", *rest]
+    done = subprocess.run(argv, input=b"", capture_output=True, check=True)
+    assert b"subprocess" in done.stderr
+    assert b"asyncio" not in done.stderr
 
 
 def test_text_needs_the_standard_library_alone_and_the_syntax_of_python_3_9() -> None:

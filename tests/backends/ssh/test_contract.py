@@ -136,6 +136,25 @@ async def test_host_that_cannot_be_reached_is_reported_and_its_return_too(
     await health(backend, ClusterHealth.READY)
 
 
+async def test_hosts_that_have_not_answered_are_listed_at_once_and_the_pods_as_incomplete(
+    backend: SshBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "FIRST_AFTER_S", 0.0)
+    nodes: list[list[str]] = []
+    pods: list[PodsListed] = []
+    async with asyncio.timeout(120), aclosing(backend.watch()) as events:
+        async for event in events:
+            if isinstance(event, KubernetesNodesListed):
+                nodes.append([node.reason for node in event.nodes])
+            if isinstance(event, PodsListed):
+                pods.append(event)
+                if not event.more:
+                    break
+    assert nodes[0] == ["connecting"] * 3
+    assert pods[0].more
+    assert len(pods[-1].pods) == 2
+
+
 async def test_host_that_does_not_answer_delays_the_first_list_by_a_moment_only(
     backend: SshBackend, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

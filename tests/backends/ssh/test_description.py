@@ -48,6 +48,47 @@ def test_a_host_takes_the_defaults_of_the_top() -> None:
     )
 
 
+def test_packages_are_for_hosts_with_a_virtual_environment() -> None:
+    hosts = parsed(
+        'venv = "/opt/venv"\npackages = ["ray[default]==2.60.0", "torch"]\n'
+        + HEAD
+        + '[[host]]\nname = "a"\naddress = "10.0.0.2"\npython = "python3"\n'
+        + '[[host]]\nname = "b"\naddress = "10.0.0.3"\npackages = "numpy"\n'
+    )
+    assert [host.packages for host in hosts.hosts] == [
+        ("ray[default]==2.60.0", "torch"),
+        (),
+        ("numpy",),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("top", "host", "line", "why"),
+    [
+        ('packages = "numpy"\n', "", 1, "only in a virtual environment"),
+        ('venv = "/v"\n', 'packages = ["-r /etc/passwd"]\n', 6, "a requirement of pip"),
+        ("", 'python = "p"\npackages = "numpy"\n', 6, "only in a virtual environment"),
+    ],
+)
+def test_packages_that_cannot_be_installed_are_refused_with_their_line(
+    top: str, host: str, line: int, why: str
+) -> None:
+    with pytest.raises(UsageError, match=why) as raised:
+        parsed(top + HEAD + host)
+    assert f":{line}:" in raised.value.what or f"line {line}" in raised.value.what
+
+
+def test_pods_are_units_of_systemd_where_it_is_asked_for() -> None:
+    text = 'supervisor = "systemd"\n' + HEAD + '[[host]]\nname = "a"\naddress = "10.0.0.2"\n'
+    assert [host.is_unit for host in parsed(text).hosts] == [True, True]
+    assert [host.is_unit for host in parsed(text + 'supervisor = "process"\n').hosts] == [
+        True,
+        False,
+    ]
+    with pytest.raises(UsageError, match="process or systemd"):
+        parsed(text.replace('"systemd"', '"runit"'))
+
+
 def test_every_host_of_a_group_is_used_without_replicas() -> None:
     hosts = parsed(HEAD + '[[host]]\nname = "a"\naddress = "10.0.0.2"\n')
     assert (hosts.cluster, hosts.replicas) == ("hosts", {"workers": 1})

@@ -74,12 +74,15 @@ def test_every_finding_has_a_known_subject_and_a_host_reports_all_of_them() -> N
         gpus=(),
         skew_s=9.0,
         problems=("nvidia-smi: no",),
+        unit="it has no systemd-run",
         open_files=1024,
         tokenless=("ray",),
         open_ports=(1,),
         private_ports=(1,),
     )
-    assert tuple(one.subject for one in host_check.findings(HOST, bad)) == host_check.SUBJECTS
+    host = replace(HOST, is_unit=True)
+    assert tuple(one.subject for one in host_check.findings(host, bad)) == host_check.SUBJECTS
+    assert "supervisor" not in {one.subject for one in host_check.findings(HOST, bad)}
 
 
 def test_hosts_with_different_versions_of_ray_or_python_are_listed() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import ipaddress
 import os
 import platform
+import pwd
 import resource
 import shutil
 import socket
@@ -41,6 +42,7 @@ def facts(place: Place, request: dict[str, Any]) -> None:
     answer["cluster"] = cluster["uid"] if cluster else ""
     answer["private_ports"] = cluster["ports"][1:] if cluster else []
     answer["public"] = public_addresses()
+    answer["unit"] = without_units()
     others = [Place(path.name[2:]) for path in place.root.parent.glob("h-*") if path != place.root]
     answer["others"] = [
         record["pod"]["name"]
@@ -107,6 +109,17 @@ def without_token(pids: list[int]) -> list[str]:
             if ray and b"RAY_AUTH_MODE=token" not in environment and not name.startswith("ray::"):
                 found.append(name)
     return sorted(set(found))
+
+
+def without_units() -> str:
+    """Why a unit of the user's systemd does not continue after a session; empty: it does."""
+    if shutil.which("systemd-run") is None:
+        return "it has no systemd-run"
+    name = pwd.getpwuid(os.getuid()).pw_name
+    # As the manual of loginctl(1) describes `enable-linger`; the file is what logind itself reads.
+    if not Path(f"/var/lib/systemd/linger/{name}").exists():
+        return f"user {name} does not linger: its systemd ends with its last session"
+    return ""
 
 
 def ray_version() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import subprocess
@@ -37,6 +36,8 @@ def delete(place: Place, request: dict[str, Any]) -> None:
 
 def logs(place: Place, request: dict[str, Any]) -> None:
     """The pod's output as plain lines."""
+    import asyncio  # here, as in `pod_logs`
+
     pod = request["pod"]
     record = read_json(place.file(pod, "json"))
     if record is None:

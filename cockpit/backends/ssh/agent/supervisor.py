@@ -7,6 +7,8 @@ import fcntl
 import functools
 import json
 import os
+import re
+import resource
 import shutil
 import signal
 import socket
@@ -18,6 +20,7 @@ from typing import Any
 
 from cockpit.backends.local.pods.pod_logs import how_it_ended
 from cockpit.backends.local.pods.process import CLUSTER_VARIABLE, POD_VARIABLE, end, identify
+from cockpit.backends.ssh.agent.host import without_units
 from cockpit.backends.ssh.agent.place import (
     Place,
     ended_s,
@@ -27,7 +30,7 @@ from cockpit.backends.ssh.agent.place import (
     write_token,
 )
 from cockpit.backends.ssh.agent.streams import put
-from cockpit.model.error import UsageError
+from cockpit.model.error import CockpitError, UsageError
 
 FAILED_SHOWN_S = 15.0
 """How long an ended pod remains in the list, so that its end is visible."""
@@ -35,6 +38,10 @@ GCS_CHECK_S = 0.05
 STOP_CHECK_S = 0.25
 """How often the supervisor looks for a request to stop; the end of `ray start` wakes it at once."""
 GCS_WAIT_S = 600.0
+SYSTEMD_S = 30.0
+LINGER = "Run there: loginctl enable-linger"
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""What systemd takes as the name of one; an exported function of bash has another."""
 SCRIPT = str(globals().get("TEXT", ""))
 """The text of this program, as `calls` sends it."""
 
@@ -53,25 +60,75 @@ def start(place: Place, request: dict[str, Any]) -> None:
         script = place.root / "agent.py"
         script.write_text(SCRIPT)
         pod = request["pod"]["name"]
-        place.directory(pod).mkdir(mode=0o700)
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("RAY_")
         }
-        with place.file(pod, "log").open("ab") as log:
-            supervisor = subprocess.Popen(
-                [sys.executable, str(script), "supervise", json.dumps({"pod": pod})],
-                cwd=place.root,
-                env=environment | {CLUSTER_VARIABLE: request["cluster"], POD_VARIABLE: ""},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        argv = [sys.executable, str(script), "supervise", json.dumps({"pod": pod})]
+        environment |= {CLUSTER_VARIABLE: request["cluster"], POD_VARIABLE: ""}
+        pid = (as_unit if request["unit"] else as_session)(place, pod, argv, environment)
+        place.directory(pod).mkdir(mode=0o700)
         # Only now: a pod without a supervisor is listed as one whose supervisor was killed. The
         # supervisor waits for the lock.
-        process = identify(supervisor.pid)
+        process = identify(pid)
         place.write(f"{pod}.json", request | {"supervisor": process})
     put({})
+
+
+def as_session(place: Place, pod: str, argv: list[str], environment: dict[str, str]) -> int:
+    """Start the supervisor in a session of its own; returns its PID."""
+    with place.file(pod, "log").open("ab") as log:
+        return subprocess.Popen(
+            argv,
+            cwd=place.root,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        ).pid
+
+
+def as_unit(place: Place, pod: str, argv: list[str], environment: dict[str, str]) -> int:
+    """Start the supervisor as a transient unit of the user's systemd; returns its PID.
+
+    A login session ends with its last connection, and logind may end its processes then
+    (KillUserProcesses in logind.conf(5)). What a killed supervisor leaves behind ends with the
+    unit. The manager runs without a session only for a user who lingers (loginctl(1)).
+    """
+    if problem := without_units():
+        raise UsageError(f"No unit can be started on {socket.gethostname()}.", problem, LINGER)
+    unit, log = f"cockpit-{pod}.service", place.file(pod, "log")
+    runtime = os.environ.get("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
+    own = environment | {"XDG_RUNTIME_DIR": runtime}
+    properties = [f"WorkingDirectory={place.root}", f"StandardOutput=append:{log}"]
+    properties += [f"StandardError=append:{log}", "TasksMax=infinity"]
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    properties.append(f"LimitNOFILE={'infinity' if hard == resource.RLIM_INFINITY else hard}")
+    command = ["systemd-run", "--user", "--quiet", "--collect", f"--unit={unit}"]
+    command += [f"--property={one}" for one in properties]
+    # By name alone: values are read from this process, and are in no command line.
+    command += [f"--setenv={name}" for name in environment if VARIABLE.fullmatch(name)]
+    called([*command, "--", *argv], own)
+    shown = called(["systemctl", "--user", "show", "--property=MainPID", "--value", unit], own)
+    return int(shown)
+
+
+def called(argv: list[str], environment: dict[str, str]) -> str:
+    """The output of a program of systemd. Raises CockpitError if it fails."""
+    try:
+        done = subprocess.run(
+            argv, env=environment, capture_output=True, text=True, timeout=SYSTEMD_S
+        )
+        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        if done.returncode == 0:
+            return done.stdout.strip()
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = str(error)
+    raise CockpitError(
+        f"{argv[0]} failed on {socket.gethostname()}.",
+        why,
+        'Remove supervisor = "systemd" from the file of the hosts if the host has no systemd.',
+    )
 
 
 def supervise(place: Place, request: dict[str, Any]) -> None:
