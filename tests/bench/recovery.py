@@ -35,9 +35,10 @@ from cockpit.backends.ssh import lifecycle
 from cockpit.backends.ssh.backend import SshBackend
 from cockpit.drills.plan.kill import plan_kill
 from cockpit.insight.recovery.measurement import is_settled, recovery
+from cockpit.insight.recovery.pace import pace_before
 from cockpit.launch import submission
 from cockpit.model.cluster import ClusterRef, Resources
-from cockpit.model.drill import Drill, Recovery
+from cockpit.model.drill import Drill, Milestone, Recovery
 from cockpit.model.recovery import PROFILES, RecoveryProfile
 from cockpit.session import builder
 from cockpit.session.session import Session
@@ -61,6 +62,9 @@ PACE_S = 60.0
 """For so long the throughput is measured from the first new step on."""
 PACE_PERCENT = 97.0
 """Promised of the throughput after a recovery."""
+CAUGHT_UP_TIMES = 1.5
+"""Promised of the time until the run has caught up: not more than this times the time to the first
+new step, besides the usual time of the steps that it has to repeat."""
 START_TIMEOUT_S = 600.0
 NUMBERED_TIMEOUT_S = 10.0
 RECOVERY_TIMEOUT_S = 900.0
@@ -105,7 +109,11 @@ CASES = {
     ),
     "rank-kill": Case("KILL", "a rank's process is killed", within_s=10.0),
     "rank-freeze": Case(
-        "STOP", "a rank's process is frozen", profiles=("fast",), detected_within_s=30.0
+        "STOP",
+        "a rank's process is frozen",
+        profiles=("fast",),
+        within_s=20.0,
+        detected_within_s=15.0,
     ),
     "script-spare": Case(
         "pod-kill",
@@ -147,6 +155,17 @@ class Row:
     """Until the run has caught up with the step that it would have reached without the fault."""
     pace_percent: float | None = None
     """The throughput in PACE_S from the first new step on, of that before the fault."""
+    caught_up_s: float | None = None
+    """When the run had repeated its last step before the fault."""
+    repeated_s: float | None = None
+    """The usual time of the steps that it had to repeat."""
+
+    @property
+    def caught_up_share(self) -> float | None:
+        """The time until it had caught up, of that which is promised."""
+        if self.first_step_s is None or self.caught_up_s is None or self.repeated_s is None:
+            return None
+        return self.caught_up_s / (CAUGHT_UP_TIMES * self.first_step_s + self.repeated_s)
 
 
 @contextmanager
@@ -213,6 +232,8 @@ def measure(
             pace_percent = _pace(session, case, drill, measured)
             caught_up = recovery(session.store, drill)
             again = measured.resumed_step
+            step_s = pace_before(session.store.runs[drill.run_id], drill.injected_s).step_s
+            lost = measured.steps_lost
             yield Row(
                 case=name,
                 profile=profile.name,
@@ -227,6 +248,8 @@ def measure(
                 reason=measured.reason,
                 lost_s=caught_up.seconds_lost,
                 pace_percent=pace_percent,
+                caught_up_s=caught_up.reached(Milestone.CAUGHT_UP),
+                repeated_s=None if step_s is None or lost is None else lost * step_s,
             )
 
 
@@ -391,6 +414,13 @@ def _lines(text: str, rows: Sequence[Row], promised: Case | None) -> list[Line]:
         promise = (f"≥ {PACE_PERCENT:g} %", kept >= PACE_PERCENT) if promised else ("", None)
         what = f"{text}: throughput of the {PACE_S:g} s after, of that before"
         lines.append(Line(what, f"{_spread(paces, digits=0)} %", *promise))
+    if shares := [row.caught_up_share for row in rows if row.caught_up_share is not None]:
+        what = (
+            f"{text}: until it has caught up ÷ "
+            f"({CAUGHT_UP_TIMES:g} × the first new step + the repeated steps)"
+        )
+        promise = ("≤ 1", statistics.median(shares) <= 1) if promised else ("", None)
+        lines.append(Line(what, _spread(shares, digits=2), *promise))
     if promised is not None and (limit_s := promised.detected_within_s):
         took_s = _median(rows, "detected_s")
         lines.append(

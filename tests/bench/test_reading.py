@@ -43,6 +43,31 @@ def test_text_below_the_command_of_a_section_is_kept() -> None:
     assert note_of(sections["help_cost"], "help_cost") == note_of("", "help_cost") == ""
 
 
+def test_time_to_catch_up_is_compared_with_the_first_new_step_and_the_repeated_steps() -> None:
+    def row(caught_up_s: float | None) -> recovery.Row:
+        return recovery.Row(
+            case="rank-kill",
+            profile="fast",
+            place="local",
+            detected_s=0.5,
+            attempt_ended_s=0.6,
+            restarted_s=1.0,
+            pod_ready_s=None,
+            first_step_s=4.0,
+            steps_lost=20,
+            beyond_checkpoint=0,
+            reason="",
+            caught_up_s=caught_up_s,
+            repeated_s=2.0,
+        )
+
+    assert row(4.0).caught_up_share == 0.5
+    assert row(None).caught_up_share is None
+    table = recovery.tabled([row(12.0)], "local pods", "quiet")
+    (line,) = [line for line in table.lines if "caught up" in line.measure]
+    assert (line.value, line.passed) == ("1.50 (1.50–1.50)", False)
+
+
 def test_profiles_of_a_case_alternate_by_turns_and_what_is_measured_is_not_measured_again() -> None:
     case, both = recovery.CASES["spare"], ("fast", "default")
     done = Counter({"fast": 1})
