@@ -1,8 +1,8 @@
 """An image with the programs of this machine, under any name, where there is no registry.
 
-Its layer has only folders and a user. /usr, Python, the virtual environment and the package
-`training` are added by containerd to each container, so that a pod needs no volumes for them and
-runs from the manifests as they are.
+Its layer has only folders and a user. /usr, Python, the virtual environment and the packages
+`training` and `cockpit` are added by containerd to each container, so that a pod needs no volumes
+for them and runs from the manifests as they are.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def training_image(name: str) -> bytes:
 def with_host_mounts(spec: Mapping[str, Any]) -> dict[str, Any]:
     """An OCI runtime specification in which each container has the host's programs, read-only."""
     sources = {folder: folder for folder in host_folders()}
-    sources[f"{CODE}/training"] = str(_ROOT / "training")
+    sources |= {f"{CODE}/{name}": str(_ROOT / name) for name in ("training", "cockpit")}
     sources[f"{CODE}/bin"] = str(PROGRAMS)
     mounts = [
         {

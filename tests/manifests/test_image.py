@@ -111,7 +111,7 @@ def test_training_image_has_the_driver_of_the_database_of_the_mlflow_variant(
 def test_health_check_of_the_init_container_needs_no_python(tmp_path: Path) -> None:
     """Of the training image's `ray`; every other command is that of Ray."""
     program = tmp_path / "ray"
-    program.write_text("#!/bin/sh\necho \"Ray's own: $*\"\n")
+    program.write_text('#!/bin/sh\necho "Ray\'s own: $*"\n')
     program.chmod(0o755)
     assert "COPY manifests/image/bin /opt/cockpit/bin" in (FOLDER / "Dockerfile").read_text()
 
