@@ -272,15 +272,15 @@ def _settle(session: Session, case: Case) -> None:
     def whole(store: Store) -> bool:
         run = current_run(store)
         attempt = run.attempt if run else None
+        if run is None or attempt is None or attempt.ended_s is not None:
+            return False
+        first_s = attempt.reported_s if case.is_script else attempt.first_step_s
         ready = sum(pod.ready for pod in store.pods.values())
         return (
-            run is not None
-            and attempt is not None
-            and attempt.ended_s is None
-            and attempt.first_step_s is not None
+            first_s is not None
             and len(attempt.placements) == RANKS
             and ready == case.pods + 1
-            and (run.checkpoint_s or 0.0) > attempt.first_step_s
+            and (run.checkpoint_s or 0.0) > first_s
         )
 
     while True:
