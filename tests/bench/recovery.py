@@ -43,6 +43,7 @@ from cockpit.model.recovery import PROFILES, RecoveryProfile
 from cockpit.session import builder
 from cockpit.session.session import Session
 from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 from tests.bench.table import Line, Table, load, say, show
@@ -67,6 +68,8 @@ CAUGHT_UP_TIMES = 1.5
 new step, besides the usual time of the steps that it has to repeat."""
 START_TIMEOUT_S = 600.0
 NUMBERED_TIMEOUT_S = 10.0
+NOTHING = "none"
+"""The budget of an attempt that did not fail."""
 RECOVERY_TIMEOUT_S = 900.0
 """Ray's default notices a frozen rank after 600."""
 
@@ -159,6 +162,10 @@ class Row:
     """When the run had repeated its last step before the fault."""
     repeated_s: float | None = None
     """The usual time of the steps that it had to repeat."""
+    false_alarms: int = 0
+    """Restarts while there was no fault: before this drill, and in PACE_S."""
+    without_fault_s: float = 0.0
+    """How long there was none."""
 
     @property
     def caught_up_share(self) -> float | None:
@@ -224,7 +231,9 @@ def measure(
     case = CASES[name]
     with builder.session_on(backend) as session:
         session.call(_launch(backend, case, profile, storage))
+        failures = 0
         for number in range(drills):
+            began_s = session.clock()
             _settle(session, case)
             checkpoint = _checkpoint_step(session.store)
             drill = session.call(_inject(session, case, rank=RANKS - 1 - number % RANKS))
@@ -234,6 +243,8 @@ def measure(
             again = measured.resumed_step
             step_s = pace_before(session.store.runs[drill.run_id], drill.injected_s).step_s
             lost = measured.steps_lost
+            explained = failures + measured.restarts
+            failures = _failures(session.store.runs[drill.run_id])
             yield Row(
                 case=name,
                 profile=profile.name,
@@ -250,6 +261,8 @@ def measure(
                 pace_percent=pace_percent,
                 caught_up_s=caught_up.reached(Milestone.CAUGHT_UP),
                 repeated_s=None if step_s is None or lost is None else lost * step_s,
+                false_alarms=failures - explained,
+                without_fault_s=drill.injected_s - began_s + PACE_S,
             )
 
 
@@ -288,6 +301,13 @@ def _settle(session: Session, case: Case) -> None:
             raise TimeoutError(f"the run does not settle: {current_run(session.store)}")
         if not session.wait(lambda store: not whole(store), SETTLE_S):
             return
+
+
+def _failures(run: RunView) -> int:
+    """The attempts that have failed; one that ended because an elastic run grows has not."""
+    return sum(
+        view.ended_s is not None and view.budget != NOTHING for view in run.attempts.values()
+    )
 
 
 def _checkpoint_step(store: Store) -> int:
@@ -421,6 +441,10 @@ def _lines(text: str, rows: Sequence[Row], promised: Case | None) -> list[Line]:
         )
         promise = ("≤ 1", statistics.median(shares) <= 1) if promised else ("", None)
         lines.append(Line(what, _spread(shares, digits=2), *promise))
+    if promised and (watched_s := sum(row.without_fault_s for row in rows)):
+        alarms = sum(row.false_alarms for row in rows)
+        what = f"{text}: restarts without a fault, in {watched_s / 60:.0f} minutes"
+        lines.append(Line(what, str(alarms), "0", alarms == 0))
     if promised is not None and (limit_s := promised.detected_within_s):
         took_s = _median(rows, "detected_s")
         lines.append(

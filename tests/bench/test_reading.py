@@ -64,6 +64,7 @@ def test_time_to_catch_up_is_compared_with_the_first_new_step_and_the_repeated_s
     assert row(4.0).caught_up_share == 0.5
     assert row(None).caught_up_share is None
     table = recovery.tabled([row(12.0)], "local pods", "quiet")
+    assert not [line for line in table.lines if "without a fault" in line.measure]
     (line,) = [line for line in table.lines if "caught up" in line.measure]
     assert (line.value, line.passed) == ("1.50 (1.50–1.50)", False)
 
