@@ -35,7 +35,7 @@ from cockpit.backends.ssh import lifecycle
 from cockpit.backends.ssh.backend import SshBackend
 from cockpit.drills.plan.kill import plan_kill
 from cockpit.insight.recovery.measurement import is_settled, recovery
-from cockpit.insight.recovery.pace import pace_before
+from cockpit.insight.recovery.pace import pace_before, step_at
 from cockpit.launch import submission
 from cockpit.model.cluster import ClusterRef, Resources
 from cockpit.model.drill import Drill, Milestone, Recovery
@@ -66,6 +66,8 @@ PACE_PERCENT = 97.0
 CAUGHT_UP_TIMES = 1.5
 """Promised of the time until the run has caught up: not more than this times the time to the first
 new step, besides the usual time of the steps that it has to repeat."""
+RECORD_S = 2.0
+"""A rank sends a record each second."""
 START_TIMEOUT_S = 600.0
 NUMBERED_TIMEOUT_S = 10.0
 NOTHING = "none"
@@ -238,10 +240,10 @@ def measure(
             checkpoint = _checkpoint_step(session.store)
             drill = session.call(_inject(session, case, rank=RANKS - 1 - number % RANKS))
             measured = _follow(session, drill)
-            pace_percent = _pace(session, case, drill, measured)
+            step_s = pace_before(session.store.runs[drill.run_id], drill.injected_s).step_s
+            pace_percent = _pace(session, case, drill, measured, step_s)
             caught_up = recovery(session.store, drill)
             again = measured.resumed_step
-            step_s = pace_before(session.store.runs[drill.run_id], drill.injected_s).step_s
             lost = measured.steps_lost
             explained = failures + measured.restarts
             failures = _failures(session.store.runs[drill.run_id])
@@ -353,24 +355,27 @@ def _follow(session: Session, drill: Drill) -> Recovery:
     return recovery(session.store, drill)
 
 
-def _pace(session: Session, case: Case, drill: Drill, measured: Recovery) -> float | None:
-    """Wait for PACE_S of the new attempt, and compare its throughput with that before the fault.
-
-    Of a script: the number of its reports.
+def _pace(
+    session: Session, case: Case, drill: Drill, measured: Recovery, step_s: float | None
+) -> float | None:
+    """Wait for PACE_S of the new attempt, and compare its throughput with that before the fault:
+    the number of steps, whose usual time was `step_s`, or of the reports of a script.
     """
     if measured.first_step_s is None:
         return None
     first_s = drill.injected_s + measured.first_step_s
-    session.wait(lambda store: session.clock() > first_s + PACE_S, PACE_S + NUMBERED_TIMEOUT_S)
+    until_s = first_s + PACE_S
+    session.wait(lambda store: session.clock() > until_s + RECORD_S, PACE_S + NUMBERED_TIMEOUT_S)
     run = session.store.runs[drill.run_id]
-    curve = run.reported["loss"] if case.is_script else run.curves["samples_per_s"]
-    old = [value for at_s, value in curve if drill.injected_s - SETTLE_S < at_s < drill.injected_s]
-    new = [value for at_s, value in curve if first_s < at_s <= first_s + PACE_S]
-    if not old or not new:
-        return None
     if case.is_script:
-        return 100.0 * (len(new) / PACE_S) / (len(old) / SETTLE_S)
-    return 100.0 * statistics.fmean(new) / statistics.fmean(old)
+        times = [at_s for at_s, _ in run.reported["loss"]]
+        before = sum(drill.injected_s - SETTLE_S < at_s < drill.injected_s for at_s in times)
+        after = sum(first_s < at_s <= until_s for at_s in times)
+        return 100.0 * (after / PACE_S) / (before / SETTLE_S) if before else None
+    newest = step_at(run, until_s)
+    if newest is None or step_s is None or measured.resumed_step is None:
+        return None
+    return 100.0 * (newest - (measured.resumed_step - 1)) * step_s / PACE_S
 
 
 def tabled(rows: Sequence[Row], place: str, began: str) -> Table:
