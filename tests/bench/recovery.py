@@ -372,10 +372,17 @@ def _pace(
         before = sum(drill.injected_s - SETTLE_S < at_s < drill.injected_s for at_s in times)
         after = sum(first_s < at_s <= until_s for at_s in times)
         return 100.0 * (after / PACE_S) / (before / SETTLE_S) if before else None
-    newest = step_at(run, until_s)
-    if newest is None or step_s is None or measured.resumed_step is None:
+    return steps_percent(run, first_s, measured.resumed_step, step_s)
+
+
+def steps_percent(
+    run: RunView, first_s: float, resumed_step: int | None, step_s: float | None
+) -> float | None:
+    """The steps of PACE_S from `first_s` on, the end of `resumed_step`, of the usual number."""
+    newest = step_at(run, first_s + PACE_S)
+    if newest is None or step_s is None or resumed_step is None:
         return None
-    return 100.0 * (newest - (measured.resumed_step - 1)) * step_s / PACE_S
+    return 100.0 * (newest - (resumed_step - 1)) * step_s / PACE_S
 
 
 def tabled(rows: Sequence[Row], place: str, began: str) -> Table:

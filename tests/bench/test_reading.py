@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from cockpit.store.run import RunView
 from tests.bench import recovery
 from tests.bench.all import PAGE, note_of, sections_of
 from tests.bench.step_to_screen import Seen, delays, note_shown
@@ -67,6 +68,18 @@ def test_time_to_catch_up_is_compared_with_the_first_new_step_and_the_repeated_s
     assert not [line for line in table.lines if "without a fault" in line.measure]
     (line,) = [line for line in table.lines if "caught up" in line.measure]
     assert (line.value, line.passed) == ("1.50 (1.50–1.50)", False)
+
+
+def test_steps_after_a_recovery_are_compared_with_the_usual_number() -> None:
+    run = RunView("r")
+    run.progress.append(10.0, 100)  # the last step before the fault
+    for after_s in range(1, 71):  # from step 91 on, half as fast as before for 20 s
+        done = after_s / 2 if after_s <= 20 else after_s - 10
+        run.progress.append(20.0 + after_s, 90 + done)
+    percent = recovery.steps_percent(run, 20.0, 91, 1.0)
+    assert percent is not None
+    assert round(percent) == round(100 * 50 / 60)
+    assert recovery.steps_percent(run, 20.0, None, 1.0) is None
 
 
 def test_profiles_of_a_case_alternate_by_turns_and_what_is_measured_is_not_measured_again() -> None:
