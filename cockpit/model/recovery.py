@@ -54,8 +54,8 @@ FAST = RecoveryProfile(
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
         # A rank whose process does not answer for this long is considered frozen; 600 by default. A
         # separate thread answers while the rank computes, unless a library holds the interpreter's
-        # lock for as long.
-        "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": "25",
+        # lock for as long. A false alarm costs a restart of a few seconds.
+        "RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": "12",
         # The interval of polls for drains; 5 by default.
         "RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S": "0.5",
         # The time that live ranks have to leave a process group that lost a rank, before they are

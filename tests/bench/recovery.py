@@ -35,13 +35,15 @@ from cockpit.backends.ssh import lifecycle
 from cockpit.backends.ssh.backend import SshBackend
 from cockpit.drills.plan.kill import plan_kill
 from cockpit.insight.recovery.measurement import is_settled, recovery
+from cockpit.insight.recovery.pace import pace_before, step_at
 from cockpit.launch import submission
 from cockpit.model.cluster import ClusterRef, Resources
-from cockpit.model.drill import Drill, Recovery
+from cockpit.model.drill import Drill, Milestone, Recovery
 from cockpit.model.recovery import PROFILES, RecoveryProfile
 from cockpit.session import builder
 from cockpit.session.session import Session
 from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 from tests.bench.table import Line, Table, load, say, show
@@ -61,8 +63,15 @@ PACE_S = 60.0
 """For so long the throughput is measured from the first new step on."""
 PACE_PERCENT = 97.0
 """Promised of the throughput after a recovery."""
+CAUGHT_UP_TIMES = 1.5
+"""Promised of the time until the run has caught up: not more than this times the time to the first
+new step, besides the usual time of the steps that it has to repeat."""
+RECORD_S = 2.0
+"""A rank sends a record each second."""
 START_TIMEOUT_S = 600.0
 NUMBERED_TIMEOUT_S = 10.0
+NOTHING = "none"
+"""The budget of an attempt that did not fail."""
 RECOVERY_TIMEOUT_S = 900.0
 """Ray's default notices a frozen rank after 600."""
 
@@ -96,7 +105,9 @@ CASES = {
         min_workers=1,
         within_s=12.0,
     ),
-    "alone": Case("pod-kill", "a pod is killed, and the run waits for its replacement"),
+    "alone": Case(
+        "pod-kill", "a pod is killed, and the run waits for its replacement", within_s=12.0
+    ),
     "alone-at-once": Case(
         "pod-kill",
         "the same, without an init container",
@@ -105,7 +116,11 @@ CASES = {
     ),
     "rank-kill": Case("KILL", "a rank's process is killed", within_s=10.0),
     "rank-freeze": Case(
-        "STOP", "a rank's process is frozen", profiles=("fast",), detected_within_s=30.0
+        "STOP",
+        "a rank's process is frozen",
+        profiles=("fast",),
+        within_s=20.0,
+        detected_within_s=15.0,
     ),
     "script-spare": Case(
         "pod-kill",
@@ -147,6 +162,21 @@ class Row:
     """Until the run has caught up with the step that it would have reached without the fault."""
     pace_percent: float | None = None
     """The throughput in PACE_S from the first new step on, of that before the fault."""
+    caught_up_s: float | None = None
+    """When the run had repeated its last step before the fault."""
+    repeated_s: float | None = None
+    """The usual time of the steps that it had to repeat."""
+    false_alarms: int = 0
+    """Restarts while there was no fault: before this drill, and in PACE_S."""
+    without_fault_s: float = 0.0
+    """How long there was none."""
+
+    @property
+    def caught_up_share(self) -> float | None:
+        """The time until it had caught up ÷ the promised time."""
+        if self.first_step_s is None or self.caught_up_s is None or self.repeated_s is None:
+            return None
+        return self.caught_up_s / (CAUGHT_UP_TIMES * self.first_step_s + self.repeated_s)
 
 
 @contextmanager
@@ -205,14 +235,20 @@ def measure(
     case = CASES[name]
     with builder.session_on(backend) as session:
         session.call(_launch(backend, case, profile, storage))
+        failures = 0
         for number in range(drills):
+            began_s = session.clock()
             _settle(session, case)
             checkpoint = _checkpoint_step(session.store)
             drill = session.call(_inject(session, case, rank=RANKS - 1 - number % RANKS))
             measured = _follow(session, drill)
-            pace_percent = _pace(session, case, drill, measured)
+            step_s = pace_before(session.store.runs[drill.run_id], drill.injected_s).step_s
+            pace_percent = _pace(session, case, drill, measured, step_s)
             caught_up = recovery(session.store, drill)
             again = measured.resumed_step
+            lost = measured.steps_lost
+            explained = failures + measured.restarts
+            failures = _failures(session.store.runs[drill.run_id])
             yield Row(
                 case=name,
                 profile=profile.name,
@@ -227,6 +263,10 @@ def measure(
                 reason=measured.reason,
                 lost_s=caught_up.seconds_lost,
                 pace_percent=pace_percent,
+                caught_up_s=caught_up.reached(Milestone.CAUGHT_UP),
+                repeated_s=None if step_s is None or lost is None else lost * step_s,
+                false_alarms=failures - explained,
+                without_fault_s=drill.injected_s - began_s + PACE_S,
             )
 
 
@@ -249,15 +289,15 @@ def _settle(session: Session, case: Case) -> None:
     def whole(store: Store) -> bool:
         run = current_run(store)
         attempt = run.attempt if run else None
+        if run is None or attempt is None or attempt.ended_s is not None:
+            return False
+        first_s = attempt.reported_s if case.is_script else attempt.first_step_s
         ready = sum(pod.ready for pod in store.pods.values())
         return (
-            run is not None
-            and attempt is not None
-            and attempt.ended_s is None
-            and attempt.first_step_s is not None
+            first_s is not None
             and len(attempt.placements) == RANKS
             and ready == case.pods + 1
-            and (run.checkpoint_s or 0.0) > attempt.first_step_s
+            and (run.checkpoint_s or 0.0) > first_s
         )
 
     while True:
@@ -265,6 +305,13 @@ def _settle(session: Session, case: Case) -> None:
             raise TimeoutError(f"the run does not settle: {current_run(session.store)}")
         if not session.wait(lambda store: not whole(store), SETTLE_S):
             return
+
+
+def _failures(run: RunView) -> int:
+    """The attempts that have failed; one that ended because an elastic run grows has not."""
+    return sum(
+        view.ended_s is not None and view.budget != NOTHING for view in run.attempts.values()
+    )
 
 
 def _checkpoint_step(store: Store) -> int:
@@ -310,24 +357,34 @@ def _follow(session: Session, drill: Drill) -> Recovery:
     return recovery(session.store, drill)
 
 
-def _pace(session: Session, case: Case, drill: Drill, measured: Recovery) -> float | None:
-    """Wait for PACE_S of the new attempt, and compare its throughput with that before the fault.
-
-    Of a script: the number of its reports.
+def _pace(
+    session: Session, case: Case, drill: Drill, measured: Recovery, step_s: float | None
+) -> float | None:
+    """Wait for PACE_S of the new attempt, and compare its throughput with that before the fault:
+    the number of steps, whose usual time was `step_s`, or of the reports of a script.
     """
     if measured.first_step_s is None:
         return None
     first_s = drill.injected_s + measured.first_step_s
-    session.wait(lambda store: session.clock() > first_s + PACE_S, PACE_S + NUMBERED_TIMEOUT_S)
+    until_s = first_s + PACE_S
+    session.wait(lambda store: session.clock() > until_s + RECORD_S, PACE_S + NUMBERED_TIMEOUT_S)
     run = session.store.runs[drill.run_id]
-    curve = run.reported["loss"] if case.is_script else run.curves["samples_per_s"]
-    old = [value for at_s, value in curve if drill.injected_s - SETTLE_S < at_s < drill.injected_s]
-    new = [value for at_s, value in curve if first_s < at_s <= first_s + PACE_S]
-    if not old or not new:
-        return None
     if case.is_script:
-        return 100.0 * (len(new) / PACE_S) / (len(old) / SETTLE_S)
-    return 100.0 * statistics.fmean(new) / statistics.fmean(old)
+        times = [at_s for at_s, _ in run.reported["loss"]]
+        before = sum(drill.injected_s - SETTLE_S < at_s < drill.injected_s for at_s in times)
+        after = sum(first_s < at_s <= until_s for at_s in times)
+        return 100.0 * (after / PACE_S) / (before / SETTLE_S) if before else None
+    return steps_percent(run, first_s, measured.resumed_step, step_s)
+
+
+def steps_percent(
+    run: RunView, first_s: float, resumed_step: int | None, step_s: float | None
+) -> float | None:
+    """The steps of PACE_S from `first_s` on, the end of `resumed_step`, of the usual number."""
+    newest = step_at(run, first_s + PACE_S)
+    if newest is None or step_s is None or resumed_step is None:
+        return None
+    return 100.0 * (newest - (resumed_step - 1)) * step_s / PACE_S
 
 
 def tabled(rows: Sequence[Row], place: str, began: str) -> Table:
@@ -346,7 +403,9 @@ def tabled(rows: Sequence[Row], place: str, began: str) -> Table:
         if len(of) == 2 and all(of.values()):
             fast_s, default_s = (_median(of[profile], "first_step_s") for profile in of)
             ratio = default_s / fast_s
-            promised = case.fault == "pod-kill" and case.within_s is not None
+            # A run that waits for a new pod waits for it under both profiles.
+            has_spare = case.pods > RANKS or case.min_workers > 0
+            promised = case.fault == "pod-kill" and has_spare and case.within_s is not None
             lines.append(
                 Line(
                     f"{case.words}: default ÷ fast",
@@ -391,6 +450,17 @@ def _lines(text: str, rows: Sequence[Row], promised: Case | None) -> list[Line]:
         promise = (f"≥ {PACE_PERCENT:g} %", kept >= PACE_PERCENT) if promised else ("", None)
         what = f"{text}: throughput of the {PACE_S:g} s after, of that before"
         lines.append(Line(what, f"{_spread(paces, digits=0)} %", *promise))
+    if shares := [row.caught_up_share for row in rows if row.caught_up_share is not None]:
+        what = (
+            f"{text}: until it has caught up ÷ "
+            f"({CAUGHT_UP_TIMES:g} × the first new step + the repeated steps)"
+        )
+        promise = ("≤ 1", statistics.median(shares) <= 1) if promised else ("", None)
+        lines.append(Line(what, _spread(shares, digits=2), *promise))
+    if promised and (watched_s := sum(row.without_fault_s for row in rows)):
+        alarms = sum(row.false_alarms for row in rows)
+        what = f"{text}: restarts without a fault, in {watched_s / 60:.0f} minutes"
+        lines.append(Line(what, str(alarms), "0", alarms == 0))
     if promised is not None and (limit_s := promised.detected_within_s):
         took_s = _median(rows, "detected_s")
         lines.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from cockpit.store.run import RunView
 from tests.bench import recovery
 from tests.bench.all import PAGE, note_of, sections_of
 from tests.bench.step_to_screen import Seen, delays, note_shown
@@ -41,6 +42,44 @@ def test_text_below_the_command_of_a_section_is_kept() -> None:
     assert note.startswith("\nUnmodified scripts")
     assert sections["hang_corpus"].endswith(f", AMD EPYC\n{note}")
     assert note_of(sections["help_cost"], "help_cost") == note_of("", "help_cost") == ""
+
+
+def test_time_to_catch_up_is_compared_with_the_first_new_step_and_the_repeated_steps() -> None:
+    def row(caught_up_s: float | None) -> recovery.Row:
+        return recovery.Row(
+            case="rank-kill",
+            profile="fast",
+            place="local",
+            detected_s=0.5,
+            attempt_ended_s=0.6,
+            restarted_s=1.0,
+            pod_ready_s=None,
+            first_step_s=4.0,
+            steps_lost=20,
+            beyond_checkpoint=0,
+            reason="",
+            caught_up_s=caught_up_s,
+            repeated_s=2.0,
+        )
+
+    assert row(4.0).caught_up_share == 0.5
+    assert row(None).caught_up_share is None
+    table = recovery.tabled([row(12.0)], "local pods", "quiet")
+    assert not [line for line in table.lines if "without a fault" in line.measure]
+    (line,) = [line for line in table.lines if "caught up" in line.measure]
+    assert (line.value, line.passed) == ("1.50 (1.50–1.50)", False)
+
+
+def test_steps_after_a_recovery_are_compared_with_the_usual_number() -> None:
+    run = RunView("r")
+    run.progress.append(10.0, 100)  # the last step before the fault
+    for after_s in range(1, 71):  # from step 91 on, half as fast as before for 20 s
+        done = after_s / 2 if after_s <= 20 else after_s - 10
+        run.progress.append(20.0 + after_s, 90 + done)
+    percent = recovery.steps_percent(run, 20.0, 91, 1.0)
+    assert percent is not None
+    assert round(percent) == round(100 * 50 / 60)
+    assert recovery.steps_percent(run, 20.0, None, 1.0) is None
 
 
 def test_profiles_of_a_case_alternate_by_turns_and_what_is_measured_is_not_measured_again() -> None:

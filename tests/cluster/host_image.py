@@ -1,8 +1,8 @@
 """An image with the programs of this machine, under any name, where there is no registry.
 
-Its layer has only folders and a user. /usr, Python, the virtual environment and the package
-`training` are added by containerd to each container, so that a pod needs no volumes for them and
-runs from the manifests as they are.
+Its layer has only folders and a user. /usr, Python, the virtual environment and the packages
+`training` and `cockpit` are added by containerd to each container, so that a pod needs no volumes
+for them and runs from the manifests as they are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _HOST_FOLDERS = ("/usr", "/etc/alternatives")
 """Programs such as awk lead from the one through the other."""
 _LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
 _FOLDERS = ("usr", "etc", "proc", "sys", "dev", "tmp", "run", "var", "var/tmp", "root", "opt")
-_TRAINING = Path(__file__).parents[2] / "training"
+_ROOT = Path(__file__).parents[2]
+PROGRAMS = _ROOT / "manifests" / "image" / "bin"
+"""Those that come before Ray's in PATH."""
 
 
 def host_folders() -> list[str]:
@@ -51,7 +53,7 @@ def training_image(name: str) -> bytes:
     }
     config = {
         "Env": [
-            f"PATH={sys.prefix}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            f"PATH={CODE}/bin:{sys.prefix}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             f"PYTHONPATH={CODE}",
             "PYTHONUNBUFFERED=1",
         ],
@@ -66,7 +68,8 @@ def training_image(name: str) -> bytes:
 def with_host_mounts(spec: Mapping[str, Any]) -> dict[str, Any]:
     """An OCI runtime specification in which each container has the host's programs, read-only."""
     sources = {folder: folder for folder in host_folders()}
-    sources[f"{CODE}/training"] = str(_TRAINING)
+    sources |= {f"{CODE}/{name}": str(_ROOT / name) for name in ("training", "cockpit")}
+    sources[f"{CODE}/bin"] = str(PROGRAMS)
     mounts = [
         {
             "destination": inside,

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.host_image import host_folders
+from tests.cluster.host_image import CODE, PROGRAMS, host_folders
 from tests.cluster.kwok import TOLERATION
 from tests.cluster.node import ROOT_IMAGE
 
@@ -64,15 +64,16 @@ def ray_container_mounts(
     `settings` are environment variables on top of RAY_SETTINGS.
     """
     volumes, volume_mounts = [], []
-    for number, folder in enumerate(host_folders()):
-        volumes.append({"name": f"host-{number}", "hostPath": {"path": folder}})
-        volume_mounts.append({"name": f"host-{number}", "mountPath": folder, "readOnly": True})
+    folders = {folder: folder for folder in host_folders()} | {f"{CODE}/bin": str(PROGRAMS)}
+    for number, (inside, outside) in enumerate(folders.items()):
+        volumes.append({"name": f"host-{number}", "hostPath": {"path": outside}})
+        volume_mounts.append({"name": f"host-{number}", "mountPath": inside, "readOnly": True})
     if storage is not None:
         place = {"path": str(storage), "type": "DirectoryOrCreate"}
         volumes.append({"name": "storage", "hostPath": place})
         volume_mounts.append({"name": "storage", "mountPath": STORAGE})
     environment = {
-        "PATH": f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{CODE}/bin:{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin",
         "HOME": "/root",
         "USER": "root",
         **RAY_SETTINGS,

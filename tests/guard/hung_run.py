@@ -15,6 +15,7 @@ from cockpit.actions.guard_acts import GuardActions
 from cockpit.backends.local import GroupSpec
 from cockpit.guard.policy import Action, Decision, Policy
 from cockpit.launch import submission
+from cockpit.launch.environment import JobEnvironment
 from cockpit.model.cluster import Resources
 from cockpit.model.recovery import RecoveryProfile
 from cockpit.session.session import Session
@@ -29,6 +30,8 @@ RANKS = 2
 POLICY = Policy(hang=Action.RESTART, budget=100)
 START_TIMEOUT_S = 240.0
 HANG_TIMEOUT_S = 120.0
+FROZEN_S = 600.0
+"""Ray's default. The `fast` profile has 12 s: Ray would restart the run before the guard does."""
 SETTLE_S = 8.0
 """Steps before a hang: its pace is known, and the spares of the fast profile are there."""
 
@@ -150,6 +153,10 @@ def hung_run(directory: Path, profile: RecoveryProfile, name: str = "guarded") -
     shutil.copy(SCRIPT, code)
     pods = RANKS + 1
     group = GroupSpec("workers", pods, min=0, max=pods, resources=Resources(cpus=1.0))
-    spec = submission.script_spec(("python", SCRIPT.name, str(storage)), code)
+    spec = submission.script_spec(
+        ("python", SCRIPT.name, str(storage)),
+        code,
+        environment=JobEnvironment({"RAY_TRAIN_WORKER_HEALTH_CHECK_TIMEOUT_S": f"{FROZEN_S:g}"}),
+    )
     with running_job(spec, name, [group], profile) as (session, _):
         yield HungRun(session, storage, profile.name)

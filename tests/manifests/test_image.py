@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tomllib
@@ -105,6 +106,32 @@ def test_training_image_has_the_driver_of_the_database_of_the_mlflow_variant(
     assert driver in packages
     constraints = (ROOT / "constraints.txt").read_text().splitlines()
     assert {driver, f"{driver}-binary"} <= {line.partition("==")[0] for line in constraints}
+
+
+def test_health_check_of_the_init_container_needs_no_python(tmp_path: Path) -> None:
+    """Of the training image's `ray`; every other command is that of Ray."""
+    program = tmp_path / "ray"
+    program.write_text('#!/bin/sh\necho "Ray\'s own: $*"\n')
+    program.chmod(0o755)
+    assert "COPY manifests/image/bin /opt/cockpit/bin" in (FOLDER / "Dockerfile").read_text()
+
+    def ray(*arguments: str) -> tuple[int, str]:
+        path = f"{FOLDER / 'bin'}:{tmp_path}:/usr/bin:/bin"
+        done = subprocess.run(
+            ["bash", "-c", '"$@"', "--", "ray", *arguments],
+            env={"PATH": path},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    with socket.create_server(("127.0.0.1", 0)) as gcs:
+        address = f"localhost:{gcs.getsockname()[1]}"
+        assert ray("health-check", "--address", address) == (0, "")
+    assert ray("health-check", "--address", address) == (1, "")
+    assert ray("start", "--address", address) == (0, f"Ray's own: start --address {address}\n")
+    assert ray("health-check") == (0, "Ray's own: health-check\n")
 
 
 def test_image_of_cockpit_has_the_tag_of_the_nightly_game_day(builders: Builders) -> None:

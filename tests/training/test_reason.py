@@ -8,6 +8,7 @@ from ray.train import ControllerError, WorkerGroupError
 from ray.train.v2._internal.exceptions import (
     WorkerGroupStartupFailedError,
     WorkerHealthCheckFailedError,
+    WorkerHealthCheckTimeoutError,
 )
 
 from training.telemetry.ray_train.end_reason import LIMIT, lacking, preempted, reason
@@ -60,6 +61,14 @@ def test_the_cause_is_named_and_not_its_victims(
 def test_a_death_that_was_found_later_explains_the_first_victim() -> None:
     error = WorkerGroupError("", {0: RuntimeError(GLOO)})
     assert reason(error, {1: died(NODE)}) == "rank 1: its node died"
+
+
+def test_death_of_a_rank_that_did_not_answer_is_not_the_cause() -> None:
+    hanging = "A worker health check has been hanging for 12.1 seconds. Marking the worker as dead."
+    error = WorkerGroupError("", {0: RuntimeError(GLOO), 1: WorkerHealthCheckTimeoutError(hanging)})
+    assert reason(error, {1: died("The actor died unexpectedly before finishing this task.")}) == (
+        f"rank 1: WorkerHealthCheckTimeoutError: {hanging}"
+    )
 
 
 def test_a_group_that_did_not_start_reports_why() -> None:

@@ -101,6 +101,43 @@ def test_a_ray_that_is_another_leaves_the_run_alone(caplog: pytest.LogCaptureFix
     assert "the run continues" in caplog.text
 
 
+def test_frozen_rank_is_killed_before_ray_waits_for_its_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ray.train.v2._internal.exceptions import (
+        WorkerHealthCheckFailedError,
+        WorkerHealthCheckTimeoutError,
+    )
+    from ray.train.v2._internal.execution.worker_group import WorkerGroupPollStatus
+    from ray.train.v2._internal.execution.worker_group.poll import WorkerStatus
+
+    killed: list[str] = []
+    monkeypatch.setattr(ray, "kill", killed.append)
+    monkeypatch.setattr(threading, "Thread", lambda **_: type("T", (), {"start": int})())
+    workers = [type("Worker", (), {"actor": name, "metadata": None})() for name in "abc"]
+    group: Any = type("Group", (), {"get_workers": lambda self: workers})()
+    callback = RecoveryCallback()
+
+    def poll(**errors: Exception) -> None:
+        found = {
+            rank: WorkerStatus(running=True, error=errors.get(name))
+            for rank, name in enumerate("abc")
+        }
+        callback.after_worker_group_poll_status(WorkerGroupPollStatus(found))
+
+    frozen = WorkerHealthCheckTimeoutError("no answer")
+    poll(b=frozen)
+    assert not killed, "the group has not started"
+    for worker in workers:
+        worker.metadata = type("Metadata", (), {"node_id": "node"})()
+    callback.after_worker_group_training_start(group)
+    poll()
+    poll(a=WorkerHealthCheckFailedError("died", ValueError()))
+    assert not killed
+    poll(b=frozen)
+    assert killed == ["b"]
+
+
 def test_a_scripts_own_environment_of_its_ranks_is_not_changed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

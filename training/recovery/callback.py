@@ -44,6 +44,7 @@ class RecoveryCallback(
         self._nodes: frozenset[str] = frozenset()
         self._counted_s = float("-inf")
         self._growth: Growth | None = None
+        self._group: Any = None
 
     @guarded
     def after_controller_start(self, train_run_context: Any) -> None:
@@ -91,6 +92,7 @@ class RecoveryCallback(
 
     @guarded
     def after_worker_group_training_start(self, worker_group: Any) -> None:
+        self._group = worker_group
         workers = worker_group.get_workers()
         self._nodes = frozenset(item.metadata.node_id for item in workers)
         if self._has_hook:
@@ -106,6 +108,11 @@ class RecoveryCallback(
     def _use(self, workers: Sequence[Any]) -> None:
         for item in workers:
             self._kept[item.metadata.node_id] = max(0, self._kept[item.metadata.node_id] - 1)
+
+    @guarded
+    def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
+        if self._group is not None and (errors := worker_group_status.errors):
+            deaths.end_the_frozen(self._group.get_workers(), errors)
 
     @guarded
     def before_worker_group_shutdown(self, worker_group: Any) -> None:

@@ -11,16 +11,23 @@ of `_start_impl`). At the end: before a restart the ranks leave their process gr
 tolerates that some have died. If the memory monitor killed one, the answer is an OutOfMemoryError,
 which it does not tolerate (train/v2/_internal/callbacks/backend_setup.py). A defect of the
 controller ends the run, independent of `max_failures` (failure_handling/default.py).
+
+When a rank is frozen, Ray Train first asks it to leave the process group and then to shut down, and
+waits for the answers for up to 2 and 5 s (`on_shutdown` in train/torch/config.py with the profile
+`fast`, and `_shutdown_workers` in train/v2/_internal/execution/worker_group/state.py).
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ray
 from ray.exceptions import OutOfMemoryError, RayActorError
 from ray.train.v2._internal.callbacks.backend_setup import BackendSetupCallback
+from ray.train.v2._internal.exceptions import WorkerHealthCheckTimeoutError
 from ray.train.v2._internal.execution.failure_handling import default
 from ray.train.v2._internal.execution.worker_group.worker_group import WorkerGroup
 
@@ -83,3 +90,13 @@ def bear_at_end() -> None:
             )
 
     setattr(BackendSetupCallback, HOOK, borne)
+
+
+def end_the_frozen(workers: Sequence[Any], errors: Mapping[int, BaseException]) -> None:
+    """Kill the ranks that did not answer in time, so that nothing waits for their answers.
+
+    `workers`: those of the group, by rank. `errors`: what a poll found, by rank.
+    """
+    for rank, error in errors.items():
+        if isinstance(error, WorkerHealthCheckTimeoutError):
+            ray.kill(workers[rank].actor)

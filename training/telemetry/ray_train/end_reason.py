@@ -15,6 +15,9 @@ LIMIT = 240
 
 DIED = "its process died (killed, out of memory, or crashed)"
 
+FROZEN = "WorkerHealthCheckTimeoutError"
+"""Ray Train's error for a rank that did not answer in time."""
+
 _COLLECTIVE = re.compile(
     r"gloo|nccl|connection (closed|reset)|broken pipe|process group|collective|store->|TCPStore",
     re.IGNORECASE,
@@ -79,7 +82,9 @@ def lacking(workers: int, each: Mapping[str, float], there: Mapping[str, float])
 def _reason(error: BaseException, dead: Mapping[int, BaseException]) -> str:
     failures = getattr(error, "worker_failures", None)
     if isinstance(failures, Mapping) and failures:
-        return _first_cause({**failures, **dead})
+        # `training.recovery` kills a rank that did not answer: its death is no cause.
+        frozen = {rank: each for rank, each in failures.items() if type(each).__name__ == FROZEN}
+        return _first_cause({**failures, **dead, **frozen})
     info = getattr(error, "preemption_info", None)
     if info is not None:
         return preempted(info)

@@ -1,0 +1,134 @@
+"""A run that the component `resubmit` has launched, after the container of its head was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cockpit.cli.main import main
+from cockpit.model.cluster import ClusterRef
+from cockpit.session import builder
+from cockpit.session.session import Session
+from cockpit.store.run import RunView
+from cockpit.store.selectors import current_run
+from cockpit.store.store import Store
+from tests.cluster.fixtures import RealCluster
+from tests.cluster.host_image import USER
+from tests.cluster.node import ctr
+from tests.cluster.testbed import Testbed
+from tests.local_cluster import LIGHT_FLAGS
+from tests.manifests.kustomize import IMAGE, name_of, one, with_component
+from tests.manifests.test_api_server import apply
+from tests.manifests.test_image import VERSION
+
+# tests/drills/test_processes_on_local.py loses a head of a local cluster,
+# tests/backends/kuberay/test_dashboard.py has the permissions of the component.
+pytestmark = [pytest.mark.nightly, pytest.mark.ray, pytest.mark.timeout(3600)]
+
+NAMESPACE, RUN = "ml", "checkpointed"
+WORKERS = 2
+"""One is the spare of the overlay: the nodes are not lost, so both have a rank."""
+START_S = 900.0
+SAVED_EVERY = 20
+"""Steps between two checkpoints."""
+
+
+@pytest.fixture
+def cluster(programs: None) -> Iterator[RealCluster]:
+    """The RayCluster `demo` of `cockpit up`, and the Job of the component."""
+    testbed = Testbed.up(real=True, operator=True, images=(IMAGE, f"cockpit:{VERSION}"))
+    try:
+        shared = testbed.plane.space.folder / "shared"
+        shared.mkdir()
+        os.chown(shared, USER, USER)
+        where = ("--kubeconfig", str(testbed.kubeconfig), "-n", NAMESPACE, "--cluster", "demo")
+        up = ("up", "--on", "kubernetes", "--overlay", "recovery", "--size", "1", "--small")
+        image = ("--image", IMAGE, "--host-path", str(shared), "--yes")
+        assert main((*up, *image, *where)) == 0
+        ref = ClusterRef("kuberay", "demo", NAMESPACE, testbed.kubeconfig.stem)
+        yield RealCluster(testbed, ref, testbed.kubeconfig)
+    finally:
+        ended = testbed.plane.space.ended()
+        testbed.down()
+    assert not ended
+
+
+def launch(cluster: RealCluster, folder: Path) -> None:
+    """As `kubectl apply -k` does, with a run that leaves the CPU to the rest of the test."""
+    built = with_component("resubmit", folder=folder)
+    job = one(built, "Job")
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    container["command"] += [*LIGHT_FLAGS, f"--set=checkpoint_every_steps={SAVED_EVERY}"]
+    container["command"] += ["--set=max_failures=-1"]
+    account = [each for each in built if name_of(each).startswith("cockpit-resubmit")]
+    for each in (*account, job):
+        apply(cluster.testbed, each)
+
+
+def kill_head(cluster: RealCluster) -> None:
+    """Kill the first process of the head's container, so that the kubelet restarts it."""
+    [head] = [p for p in cluster.pods() if p["metadata"]["labels"]["ray.io/node-type"] == "head"]
+    [status] = head["status"]["containerStatuses"]
+    container = status["containerID"].removeprefix("containerd://")
+    space = cluster.testbed.plane.space
+    space.run(*ctr(), "tasks", "kill", "--signal", "SIGKILL", container)
+
+
+def running(store: Store) -> RunView | None:
+    """The newest run, once it has saved a checkpoint in its newest attempt."""
+    run = current_run(store)
+    attempt = run.attempt if run else None
+    saved_s = run.checkpoint_s if run else None
+    if attempt is None or attempt.first_step_s is None or saved_s is None:
+        return None
+    return run if saved_s > attempt.first_step_s else None
+
+
+def seen(session: Session, cluster: RealCluster) -> str:
+    pods = [(p["metadata"]["name"], p["status"].get("containerStatuses")) for p in cluster.pods()]
+    return json.dumps(pods)[-4000:] + f"\n{current_run(session.store)}\n{session.store.jobs}"
+
+
+def test_run_is_submitted_again_after_its_head_was_killed_and_resumes(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
+    launch(cluster, tmp_path)
+    with builder.session_on(cluster.backend()) as session:
+        assert session.wait(lambda store: running(store) is not None, START_S), seen(
+            session, cluster
+        )
+        before = current_run(session.store)
+        assert before is not None
+        assert before.attempt is not None
+        step, jobs = before.attempt.last_step or 0, set(session.store.jobs)
+        killed_s = session.clock()
+        kill_head(cluster)
+
+        def is_back(store: Store) -> bool:
+            run = current_run(store)
+            attempt = run.attempt if run else None
+            return (
+                attempt is not None
+                and attempt.first_step_s is not None
+                and attempt.first_step_s > killed_s
+            )
+
+        assert session.wait(is_back, START_S), seen(session, cluster)
+        after = current_run(session.store)
+        assert after is not None
+        assert after.attempt is not None
+        assert after.attempt.first_step_s is not None
+        took_s = after.attempt.first_step_s - killed_s
+        load = Path("/proc/loadavg").read_text().split()[0]
+        print(f"first new step {took_s:.1f} s after the kill of the head, load {load}")
+        assert after.name == RUN
+        assert session.wait(lambda store: bool(set(store.jobs) - jobs), 60.0), "a new job"
+        new = after.attempt
+        assert session.wait(lambda store: new.first_step is not None, 60.0)
+        assert new.first_step is not None
+        assert new.first_step > step - 2 * SAVED_EVERY, "it resumed from a checkpoint"
+    cluster.wait_ready(WORKERS, START_S)
