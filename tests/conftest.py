@@ -80,12 +80,18 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         pytest.exit(f"{name} failed: no test was run", returncode=1)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import the files that have no test of the lane. None: as pytest decides."""
+    return lanes.has_no_test(config, collection_path) or None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tests of this lane; without the [train] extra skip those on Ray.
 
     Tests on a GPU are left out without one: no machine of CI has one.
     """
+    lanes.require_marker_in_text(items)
     left_out = set(lanes.leave_out(config, items))
     if not GPU.exists():
         left_out |= {item for item in items if item.get_closest_marker("gpu")}

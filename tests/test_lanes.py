@@ -71,3 +71,19 @@ def test_no_test_begins_after_the_time_limit_and_each_is_listed() -> None:
     assert f"Tests {lanes.NOT_BEGUN} (" in done.stdout
     assert f"\n  {test}::" in done.stdout
     assert "passed" not in done.stdout
+
+
+def test_lane_of_a_marker_imports_only_the_files_that_contain_its_name(tmp_path: Path) -> None:
+    """A file without the name is not imported: this one would fail."""
+    (tmp_path / "conftest.py").write_text("from tests.conftest import pytest_ignore_collect\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = slow: of the other lane\n")
+    (tmp_path / "test_other.py").write_text("raise AssertionError('imported')\n")
+    text = "import pytest\n@pytest.mark.slow\ndef test_one() -> None:\n    pass\n"
+    (tmp_path / "test_this.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "slow"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout

@@ -85,7 +85,7 @@ _CHANGES = st.lists(
 )
 
 
-def lanes(cases: int) -> pytest.MarkDecorator:
+def quick_and_slow(cases: int) -> pytest.MarkDecorator:
     """Run the test with `cases` in the slow lane, and with fewer in the quick one."""
     return pytest.mark.parametrize("cases", [QUICK, pytest.param(cases, marks=pytest.mark.slow)])
 

@@ -15,7 +15,7 @@ from cockpit.model.cluster import Pod
 from cockpit.preflight.checks.network import network
 from cockpit.preflight.finding import Finding, State
 from cockpit.preflight.network import MOST_ROUNDS, Pair, _pair, decoded, measure, rounds
-from tests.fuzz.cases import assert_clean, broken, examine, lanes
+from tests.fuzz.cases import assert_clean, broken, examine, quick_and_slow
 from tests.preflight.pods import FACTS, HEAD, ONE, TWO, PodsHere, target
 
 FAST, SLOW = 1.2e9, 0.6e6
@@ -103,7 +103,7 @@ def test_many_pods_are_measured_with_some_of_the_others() -> None:
     assert {pod for pair in played[0] for pod in pair} == set(range(100))
 
 
-@lanes(500)
+@quick_and_slow(500)
 def test_result_of_a_measurement_is_an_error_or_clean(cases: int) -> None:
     document = {"torch": "2", "pairs": {"one": {"latency_s": 1, "bytes_per_s": 2, "error": ""}}}
 

@@ -26,6 +26,7 @@ FORKED.set_forkserver_preload(
         "torch.distributed.tensor",
         "tests.training.runs",
         "tests.training.ranks",
+        "tests.training.replica_process",
     ]
 )
 

@@ -1,9 +1,4 @@
-"""A replica as a plain process: `python -m tests.training.replica_process FOLDER REPLICA`.
-
-FOLDER has the settings, and the address of the quorum's server as a pickle. With a file as a third
-argument it starts to train when that file exists. Appends a line of JSON to
-`FOLDER/replica-N.jsonl` for each step that it does.
-"""
+"""A replica as a plain process."""
 
 from __future__ import annotations
 
@@ -36,8 +31,15 @@ def settings_of(folder: Path) -> TrainSettings:
     return replace(TrainSettings(), **{name: raw[name] for name in raw if name in known})
 
 
-def main() -> None:
-    folder, replica = Path(sys.argv[1]), int(sys.argv[2])
+def train(folder: Path, replica: int) -> None:
+    """Train as one replica, in a process of its own.
+
+    `folder` has the settings, and the address of the quorum's server as a pickle. Appends a line of
+    JSON to `replica-N.jsonl` for each step, and its output to `replica-N.log`.
+    """
+    with (folder / f"replica-{replica}.log").open("ab") as log:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(log.fileno(), stream.fileno())
     quorum: QuorumAddress = pickle.loads((folder / "quorum.pickle").read_bytes())
     torch.set_num_threads(1)
     settings = settings_of(folder)
@@ -66,10 +68,6 @@ def main() -> None:
     def resume(*, step: int) -> None:
         lines.write(json.dumps({"t": time.time(), "pid": os.getpid(), "resumed": step}) + "\n")
 
-    if len(sys.argv) > 3:
-        lines.write(json.dumps({"ready": True}) + "\n")
-        while not Path(sys.argv[3]).exists():
-            time.sleep(0.01)
     with (
         patch.object(loop, "Whole", Kept),
         patch.object(telemetry, "step", step),
@@ -81,7 +79,3 @@ def main() -> None:
             lambda: FolderCheckpoints(folder / "run", 0, 1),
         )
     lines.write(json.dumps({"result": result}) + "\n")
-
-
-if __name__ == "__main__":
-    main()

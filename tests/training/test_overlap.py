@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -12,43 +11,38 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.multiprocessing.spawn import spawn
 
+from tests.training.ranks import on_ranks
 from tests.training.test_worker import ListSink
 from training import telemetry
+from training.loop.world import World
 from training.telemetry.worker.overlap import RATE_ON_GPU, Overlap
 from training.telemetry.worker.worker import RankTelemetry
 
 LATE_S = 0.2
 
 
-def meet(directory: str, rank: int, world_size: int) -> nn.parallel.DistributedDataParallel:
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo", init_method=f"file://{directory}/store", rank=rank, world_size=world_size
-    )
+def seeded() -> nn.parallel.DistributedDataParallel:
     torch.manual_seed(0)
     return nn.parallel.DistributedDataParallel(nn.Linear(64, 64))
 
 
-def train(rank: int, directory: str) -> None:
-    """Rank 0 is late at every step; each notes what it was exposed to."""
-    parallel = meet(directory, rank, 2)
+def exposed(world: World) -> list[float]:
+    """Rank 0 is late at every step; what each rank was exposed to, in seconds."""
+    parallel = seeded()
     overlap = Overlap(parallel)
-    exposed: list[float] = []
+    found: list[float] = []
     for _ in range(6):
-        if rank == 0:
+        if world.rank == 0:
             time.sleep(LATE_S)
         torch.autograd.backward(parallel(torch.ones(8, 64)).sum())
         newest = overlap.read()
-        exposed.append(0.0 if newest is None else newest.seconds)
-    Path(directory, f"rank-{rank}.json").write_text(json.dumps(exposed))
-    dist.destroy_process_group()
+        found.append(0.0 if newest is None else newest.seconds)
+    return found
 
 
-def test_waiting_rank_reports_communication_and_the_late_rank_none(tmp_path: Path) -> None:
-    spawn(train, (str(tmp_path),), nprocs=2)  # type: ignore[no-untyped-call]
-    late, waits = (json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1))
+def test_waiting_rank_reports_communication_and_the_late_rank_none() -> None:
+    late, waits = on_ranks(2, exposed)
     # A step's times are reported when the next one begins, and after the first DDP rebuilds its
     # buckets.
     assert min(waits[3:]) > 0.8 * LATE_S
@@ -57,8 +51,9 @@ def test_waiting_rank_reports_communication_and_the_late_rank_none(tmp_path: Pat
 
 @pytest.fixture
 def parallel(tmp_path: Path) -> Any:
-    module = meet(str(tmp_path), 0, 1)
-    yield module
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield seeded()
     dist.destroy_process_group()
 
 

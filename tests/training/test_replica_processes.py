@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import pickle
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tests.training import replica_process
+from tests.training.ranks import FORKED
 from tests.training.runs import few, ran
 from training.loop.settings import TrainSettings
 from training.loop.world import World
@@ -24,7 +24,6 @@ from training.parallel.single_device import whole
 from training.replicas.membership import Quorum
 from training.replicas.server import QuorumServer
 
-ROOT = Path(__file__).parent.parent.parent
 REPLICAS = 3
 SETTINGS = TrainSettings(
     workers=REPLICAS,
@@ -47,16 +46,10 @@ class Replicas:
     quorums: list[Quorum]
     held: ExitStack
 
-    def start(self, replica: int, *when: Path) -> subprocess.Popen[bytes]:
-        """`when`: a file that the process waits for."""
-        argv = [str(self.folder), str(replica), *map(str, when)]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.training.replica_process", *argv],
-            cwd=ROOT,
-            stdout=(self.folder / f"replica-{replica}.log").open("ab"),
-            stderr=subprocess.STDOUT,
-        )
-        self.held.callback(process.wait)
+    def start(self, replica: int) -> ForkServerProcess:
+        process = FORKED.Process(target=replica_process.train, args=(self.folder, replica))
+        process.start()
+        self.held.callback(process.join)
         self.held.callback(process.kill)
         return process
 
@@ -96,18 +89,14 @@ def replicas(folder: Path) -> Iterator[Replicas]:
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Replicas, float]]:
     """A finished run whose replica 0, which evaluates and saves, was killed and started again."""
     with replicas(tmp_path_factory.mktemp("replicas")) as run:
-        go = run.folder / "go"
-        spare = run.start(0, go)  # on a busy host, its imports take as long as the run
-        run.wait(lambda: any("ready" in line for line in run.lines(0)))
         processes = {replica: run.start(replica) for replica in range(REPLICAS)}
         run.wait(lambda: any(line["step"] >= 15 for line in run.steps(1)))
         killed_s = time.time()
-        processes[0].send_signal(signal.SIGKILL)
-        processes[0].wait()
-        go.touch()
-        processes[0] = spare
-        run.wait(lambda: all(process.poll() is not None for process in processes.values()))
-        assert [process.returncode for process in processes.values()] == [0, 0, 0], run.logs()
+        processes[0].kill()
+        processes[0].join()
+        processes[0] = run.start(0)
+        run.wait(lambda: all(process.exitcode is not None for process in processes.values()))
+        assert [process.exitcode for process in processes.values()] == [0, 0, 0], run.logs()
         yield run, killed_s
 
 
