@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,20 @@ def test_help_loads_nothing_heavy() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_short_verb_imports_no_classes_of_records_and_no_second_http_client() -> None:
+    program = (
+        "import sys; import cockpit.cli.read.snapshot, cockpit.backends.kuberay.one_shot;"
+        "import cockpit.sources.http.client as client; client.has_proxy();"
+        "print(sorted(sys.modules.keys() & {'training.telemetry.wire', 'urllib.request', 'httpx'}))"
+    )
+    env = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT, env=env, capture_output=True, text=True, check=True,
+    )  # fmt: skip
     assert done.stdout.splitlines()[-1] == "[]"
 
 

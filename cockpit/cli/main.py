@@ -62,6 +62,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(message, file=sys.stderr)
         print("Run the same command with --debug and report the traceback.", file=sys.stderr)
         return int(ExitCode.FAILED)
+    finally:
+        if argv is None:
+            # The process ends. Python would search all objects for garbage that is to be freed.
+            gc.freeze()
 
 
 def _run(argv: list[str]) -> int:

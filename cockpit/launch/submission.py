@@ -33,7 +33,7 @@ from cockpit.sources.mlflow import source
 from cockpit.sources.polling.pause import pause
 from cockpit.sources.ray.dashboard import Dashboard, Submission
 from cockpit.sources.ray.http import AnswerError, MissingError
-from training.telemetry.wire import CALLBACK, TUNE_CALLBACK
+from training.telemetry.names import CALLBACK, TUNE_CALLBACK
 
 CALLBACKS = "RAY_TRAIN_CALLBACKS"
 TUNE_CALLBACKS = "RAY_TUNE_CALLBACKS"

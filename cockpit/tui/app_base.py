@@ -230,6 +230,14 @@ class AppBase(App[int]):
         finally:
             self.lent = False
 
+    async def _check_bindings(self, key: str, priority: bool = False) -> bool:
+        """As Textual's, which copies all bindings of the screen to find the few with priority."""
+        nodes = (self.focused or self.screen).ancestors_with_self if priority else ()
+        found = (each for node in nodes for each in node._bindings.key_to_bindings.get(key, ()))
+        if priority and not any(each.priority for each in found):
+            return False
+        return await super()._check_bindings(key, priority)
+
     def leave(self) -> None:
         self.exit(ExitCode.DONE, return_code=self.failure.code if self.failure else 0)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from textual.drivers._writer_thread import WriterThread
 
 from cockpit.backends.local import list_clusters
 from cockpit.model.error import ExitCode
+from cockpit.tui.terminal.backlog import frames_waiting
 from cockpit.tui.terminal.driver import TerminalDriver, _Output
 from tests.local_cluster import separate_state
 
@@ -87,6 +91,45 @@ async def test_output_to_a_closed_terminal_is_dropped() -> None:
     with pytest.raises(OSError, match="Input/output"):
         file.close()  # with what it could not write
     os.close(theirs)
+
+
+@contextmanager
+def driven() -> Iterator[tuple[TerminalDriver, int]]:
+    """A driver, and the other end of its terminal."""
+    ours, theirs = pty.openpty()
+    driver = TerminalDriver(App())
+    with os.fdopen(theirs, "w", encoding="utf-8") as file:
+        output: Any = _Output(file)
+        driver.fileno, driver._file = theirs, output
+        output.open()
+        driver._writer_thread = WriterThread(output)
+        driver._writer_thread.start()
+        try:
+            yield driver, ours
+        finally:
+            driver.close()
+            os.close(ours)
+
+
+async def test_a_frame_is_written_before_the_event_loop_goes_on() -> None:
+    with driven() as (driver, terminal):
+        driver.write("a frame")
+        assert select.select([terminal], [], [], 0)[0]
+        assert os.read(terminal, 100) == b"a frame"
+
+
+async def test_a_terminal_that_reads_late_gets_all_frames_in_their_order() -> None:
+    with driven() as (driver, terminal):
+        written = ""
+        while frames_waiting(driver) < 3:  # it takes no more, and the thread waits for it
+            frame = f"{len(written):09d} … ✓ é " * 200
+            driver.write(frame)
+            written += frame
+        wanted, received = written.encode(), b""
+        while len(received) < len(wanted):
+            received += os.read(terminal, 1 << 16)
+        assert received == wanted
+        assert len(wanted) > 3 * len(frame)
 
 
 @pytest.mark.slow

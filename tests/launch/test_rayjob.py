@@ -17,7 +17,7 @@ from cockpit.model.recovery import FAST
 from cockpit.sources.ray.dashboard import Dashboard
 from tests.jobs_api import JobsApi
 from tests.launch.test_submission import dashboard, ray
-from training.telemetry.wire import CALLBACK
+from training.telemetry.names import CALLBACK
 
 __all__ = ["dashboard", "ray"]
 

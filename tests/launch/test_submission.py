@@ -16,7 +16,7 @@ from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.http import AnswerError, MissingError
 from tests.jobs_api import JobsApi
 from tests.sources.fake_dashboard import job
-from training.telemetry.wire import CALLBACK
+from training.telemetry.names import CALLBACK
 
 
 @pytest.fixture

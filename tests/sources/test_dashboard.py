@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -33,6 +34,16 @@ async def test_a_node_comes_with_its_numbers_in_our_units(
         "object_store_memory": 80.0,
         "node:__internal_head__": 1.0,
     }
+
+
+async def test_calls_for_the_nodes_at_the_same_time_share_one_request(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    one, other = await asyncio.gather(dashboard.nodes(), dashboard.nodes())
+    assert one == other
+    assert fake.times_asked("/nodes") == 1
+    await dashboard.nodes()
+    assert fake.times_asked("/nodes") == 2, "a later call makes its own"
 
 
 async def test_addresses_of_living_nodes_leave_out_the_dead(

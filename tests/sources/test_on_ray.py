@@ -21,7 +21,7 @@ from cockpit.sources.ray.logs import follow_job_log
 from cockpit.sources.ray.train_runs import TrainRunsSource
 from cockpit.sources.telemetry.source import TelemetrySource
 from tests.sources.cutting_proxy import CuttingProxy
-from training.telemetry.wire import FILE_PATTERN
+from training.telemetry.names import FILE_PATTERN
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
@@ -38,7 +38,8 @@ WRITES = """
 import time
 from pathlib import Path
 from training.telemetry.head.stream import StreamFile
-from training.telemetry.wire import Run, Steps, Tick, file_name
+from training.telemetry.names import file_name
+from training.telemetry.wire import Run, Steps, Tick
 import ray
 ray.init()
 logs = Path(ray._private.worker._global_node.get_logs_dir_path())

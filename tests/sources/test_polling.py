@@ -6,8 +6,9 @@ from cockpit.model.tracking import RunRef
 from cockpit.sources.prometheus.settings import PrometheusSettings
 from cockpit.sources.prometheus.source import PrometheusSource
 from cockpit.sources.ray.dashboard import Dashboard
-from cockpit.sources.telemetry.files import DriverStates, Stream
+from cockpit.sources.telemetry.files import DriverStates
 from cockpit.sources.telemetry.source import TelemetrySource
+from cockpit.sources.telemetry.stream import Stream
 from tests.sources.fake_dashboard import FakeDashboard
 
 

@@ -20,8 +20,9 @@ from cockpit.model.event import (
 from cockpit.model.run import RunState
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.telemetry import source as telemetry
-from cockpit.sources.telemetry.files import Stream
+from cockpit.sources.telemetry import stream as streams
 from cockpit.sources.telemetry.source import READ_AT_ONCE, TAIL_LINES, TelemetrySource
+from cockpit.sources.telemetry.stream import Stream
 from tests.sources.fake_dashboard import HEAD, FakeDashboard, Fault, node
 from training.telemetry import wire
 
@@ -298,7 +299,7 @@ def made_streams(monkeypatch: pytest.MonkeyPatch) -> list[Stream]:
         made.append(Stream(*args, **named))
         return made[-1]
 
-    monkeypatch.setattr(telemetry, "Stream", make)
+    monkeypatch.setattr(streams, "Stream", make)
     return made
 
 

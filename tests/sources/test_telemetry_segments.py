@@ -22,7 +22,7 @@ from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.telemetry.source import TelemetrySource
 from tests.sources.fake_dashboard import FakeDashboard, Fault
 from tests.sources.test_telemetry import FILE, STREAM, at_step, is_health, steps, until
-from training.telemetry import wire
+from training.telemetry import names, wire
 from training.telemetry.head.stream import StreamFile
 
 JOB = "01000000"
@@ -34,13 +34,13 @@ class Driver:
 
     def __init__(self, fake: FakeDashboard, directory: Path, segments: int = 4) -> None:
         self._fake, self._directory = fake, directory
-        self.stream = StreamFile(directory / wire.file_name(JOB), 2_000 * segments, segments)
+        self.stream = StreamFile(directory / names.file_name(JOB), 2_000 * segments, segments)
 
     def say(self, body: wire.Body, t: float = 1000.0) -> None:
         self.stream.append(t, body)
         found = {
             str(path.relative_to(self._directory)): path
-            for path in self._directory.glob(wire.FILE_PATTERN)
+            for path in self._directory.glob(names.FILE_PATTERN)
         }
         for name in set(self._fake.files) - set(found):
             del self._fake.files[name]

@@ -21,15 +21,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from training.telemetry.wire import (
-    CALLBACK,
-    FILE_PATTERN,
-    TUNE_CALLBACK,
-    Record,
-    Run,
-    WireError,
-    decode,
-)
+from training.telemetry.names import CALLBACK, FILE_PATTERN, TUNE_CALLBACK
+from training.telemetry.wire import Record, Run, WireError, decode
 
 ROOT = Path(__file__).parent.parent.parent
 HOST = """

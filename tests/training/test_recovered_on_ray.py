@@ -13,7 +13,8 @@ import pytest
 from tests.training.cluster import Cluster, Outcome, drive
 from training.checkpoint.manifest import check
 from training.checkpoint.storage import PREFIX
-from training.telemetry.wire import CALLBACK, AttemptEnd, AttemptStart, Notice, Record, Report
+from training.telemetry.names import CALLBACK
+from training.telemetry.wire import AttemptEnd, AttemptStart, Notice, Record, Report
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray]
 

@@ -13,8 +13,8 @@ import pytest
 
 from tests.training.cluster import Cluster, Outcome, drive
 from training.checkpoint.manifest import check
+from training.telemetry.names import CALLBACK
 from training.telemetry.wire import (
-    CALLBACK,
     AttemptEnd,
     AttemptStart,
     Notice,

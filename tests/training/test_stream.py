@@ -13,6 +13,7 @@ import pytest
 
 from training.telemetry.head.aggregator import Aggregator
 from training.telemetry.head.stream import StreamFile
+from training.telemetry.names import file_name, segment_of
 from training.telemetry.wire import (
     AttemptEnd,
     AttemptStart,
@@ -32,8 +33,6 @@ from training.telemetry.wire import (
     WireError,
     Worker,
     decode,
-    file_name,
-    segment_of,
 )
 
 

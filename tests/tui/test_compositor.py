@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import pytest
 from rich.console import Console
-from textual._compositor import Compositor
+from textual._compositor import ChopsUpdate, Compositor
 from textual.content import Content
+from textual.events import Key
 from textual.geometry import Region
 from textual.strip import Strip
 
 from cockpit.tui.main.frame import Tabs
+from cockpit.tui.terminal import compositor
 from cockpit.tui.terminal.compositor import FrontCompositor, SpansUpdate
+from cockpit.tui.widgets.table.table import LineTable
 from tests.tui import headless
 from tests.tui.conftest import Open
 from tests.tui.simulated_kubernetes import kube, many
@@ -92,6 +96,40 @@ async def test_scrolled_table_is_drawn_without_what_is_behind_it(
         await seen.press("j")
         await seen.pilot.pause()
         assert 0 < len(drawn) <= 4, "the table, its scrollbar, and the text below it"
+
+
+async def test_a_key_of_a_table_is_painted_before_it_returns_and_once_a_frame(
+    cockpit: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spans: list[tuple[int, int, int]] = []
+    render = FrontCompositor.render_partial_update
+
+    def note(self: FrontCompositor) -> ChopsUpdate | None:
+        update = render(self)
+        spans.extend(update.spans if update else ())
+        return update
+
+    async with cockpit(simulation=many(1_000), size=(200, 50)) as seen:
+        await seen.press("4")
+        await seen.sees("worker")
+        await seen.pilot.pause()
+        screen = seen.pilot.app.screen
+        table, clock = screen.query_one("#pods", LineTable), screen.query_one(Tabs)
+        monkeypatch.setattr(FrontCompositor, "render_partial_update", note)
+        monkeypatch.setattr(compositor, "FRAME_S", 3_600.0)
+        monkeypatch.setattr(screen._compositor, "painted_s", -math.inf)
+        screen._dirty_widgets.add(clock)
+        clock.refresh()
+        with table._context():
+            key = Key("j", "j")
+            await table.on_key(key)
+            assert key._stop_propagation
+            assert [y for y, _, _ in spans] == [0, 4, 5], "what waits on the screen, and two rows"
+            spans.clear()
+            await table.on_key(Key("j", "j"))
+            assert not spans
+        await seen.pilot.pause()
+        assert {5, 6} <= {y for y, _, _ in spans}
 
 
 async def test_only_the_changed_cells_of_a_line_are_sent(

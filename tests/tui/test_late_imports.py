@@ -30,6 +30,7 @@ ONLY_SOMETIMES = frozenset(
         "cockpit.backends.local",  # of the other backend
         "httpx",  # of a local cluster: for a proxy, or for MLflow
         "kubernetes",  # for credentials of OIDC
+        "urllib.request",  # where a variable may name a proxy
     }
 )
 """Most clusters do without these, and they are large."""

@@ -3,7 +3,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from rich.segment import Segment
 from textual.events import MouseScrollDown, MouseScrollUp
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
 
 from cockpit.tui.terminal.symbols import Symbols, use_symbols
 from cockpit.tui.widgets.table.columns import Column, Place, lay_out
@@ -58,6 +62,29 @@ async def test_a_change_of_one_cell_repaints_that_cell_alone() -> None:
         assert (seen[0].y, seen[0].height) == (5, 1)
         assert seen[0].width <= 5
         assert "99 %" in lines(table)[5]
+
+
+@pytest.mark.parametrize("css", ["", "border-top: solid red;", "padding: 1 2;", "opacity: 50%;"])
+@pytest.mark.parametrize("count", [0, 3, 40])
+async def test_lines_are_those_that_textual_would_draw(css: str, count: int) -> None:
+    class Styled(LineTable):
+        DEFAULT_CSS = f"Styled {{ {css} }}"
+
+    table = Styled(COLUMNS, empty="No pods.", zebra=True)
+    async with Stage(table).run_test(size=(80, 12)) as pilot:
+        table.set_rows(some(count))
+        for key in ("j", "down", "G", "g", "tab", "pagedown"):
+            await pilot.press(key)
+            await pilot.pause()
+            for crop in (Region(0, 0, 80, 12), Region(0, 4, 80, 3), Region(10, 2, 20, 5)):
+                mine = table.render_lines(crop)
+                table._styles_cache.clear()
+                assert _shown(mine) == _shown(Widget.render_lines(table, crop)), (key, crop)
+
+
+def _shown(strips: list[Strip]) -> list[list[Segment]]:
+    """Without the column of the scrollbar, which is drawn over it."""
+    return [list(Segment.simplify(strip.crop(0, 79))) for strip in strips]
 
 
 async def test_hidden_or_unchanged_rows_are_not_repainted() -> None:

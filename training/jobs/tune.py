@@ -30,7 +30,7 @@ from training.search.space import KEEPS_SHAPE, Draw, SpaceError, domains, parse_
 from training.search.trial_resources import trial_resources
 from training.settings import Setting, describe, parse, setting
 from training.stop import Stop
-from training.telemetry.wire import TUNE_CALLBACK
+from training.telemetry.names import TUNE_CALLBACK
 
 
 @dataclass(frozen=True)

@@ -9,46 +9,19 @@ the dashboard's log routes list and follow it. Each line is one record:
 seen and can detect missed ones. A long stream is a sequence of files; the oldest are deleted (see
 `Segment`). Readers skip unknown kinds and fields; a missing field gets its default. NaN and the
 infinities are written as the strings "nan", "inf" and "-inf", since JSON has no numbers for them.
-This module is pure Python; cockpit shares only it and the metric table with training.
+This module is pure Python; cockpit shares only it, the names of the files and the metric table with
+training.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, TypeAlias, get_args
 
 VERSION = 1
-
-FILE_PATTERN = "cockpit/telemetry-*.jsonl"
-"""Under the Ray session's log directory, and the pattern for `/api/v0/logs`: the files of each
-driver, named after its Ray job id.
-"""
-
-CALLBACK = "training.telemetry.callback.TelemetryCallback"
-"""A launcher sets the job's RAY_TRAIN_CALLBACKS to this."""
-
-TUNE_CALLBACK = "training.telemetry.tune.TuneTelemetry"
-"""A launcher sets the job's RAY_TUNE_CALLBACKS to this."""
-
-
-def file_name(job: str, segment: int = 0) -> str:
-    """Under the log directory, for Ray's hexadecimal job id. Segments are counted from 0."""
-    return FILE_PATTERN.replace("*", f"{job}.{segment:06d}" if segment else job)
-
-
-def segment_of(name: str) -> tuple[str, int] | None:
-    """The inverse: the job and the segment; None if the name is not of this stream."""
-    found = _FILE.fullmatch(name)
-    return (found[1], int(found[2] or 0)) if found else None
-
-
-_FILE = re.compile(
-    re.escape(FILE_PATTERN).replace(r"\*", r"([0-9a-f]+)(?:\.([0-9]{6,9}))?"), re.ASCII
-)
 
 
 class WireError(ValueError):

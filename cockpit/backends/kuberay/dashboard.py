@@ -6,6 +6,7 @@ header `X-Ray-Authorization` (Ray 2.52), since `Authorization` is the API server
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import time
 from collections.abc import Awaitable, Callable
@@ -55,42 +56,48 @@ class Dashboards:
         if time.monotonic() - self._looked_s > FRESH_S:
             # A repeated request may have failed with the token that was found before.
             self._token, self._works, self._looked_s = None, "", time.monotonic()
-        token = await self._ray_token(cluster)
         if self._url:
-            url, headers = dashboard_address(self._url, token)
+            url, headers = dashboard_address(self._url, await self._ray_token(cluster))
             return DashboardRoute(url, headers, via="explicit URL")
-        tried: list[CockpitError] = []
-        for way in (self._by_proxy, self._by_forward):
+        token, refused = await asyncio.gather(
+            self._ray_token(cluster), self._refused_by_proxy(cluster)
+        )
+        if refused is None:
+            return await self._by_proxy(cluster, token)
+        tried = [refused]
+        if not _is_down(refused):  # else another way leads to the same place
             try:
-                return await way(cluster, token, head_pod)
+                return await self._by_forward(cluster, token, head_pod)
             except (KubeError, ForbiddenError, UnreachableError) as error:
                 tried.append(error)
-                if _is_down(error):
-                    break  # the head is not up: another way leads to the same place
         raise _no_way(cluster, tried)
 
-    async def _by_proxy(self, cluster: RayCluster, token: str, head_pod: HeadPod) -> DashboardRoute:
+    async def _refused_by_proxy(self, cluster: RayCluster) -> CockpitError | None:
+        """Return why the service proxy cannot be used; None where it can.
+
+        The request is one that Ray answers without a token. It shows whether the proxy may be used,
+        and whether a head is behind it.
+        """
         if not is_label(cluster.head_service):
-            raise UnreachableError(
+            return UnreachableError(
                 f"RayCluster {cluster.name} has a head service with an invalid name.",
                 f"status.head.serviceName has an invalid name: {one_line(cluster.head_service)!r}",
             )
-        scheme = "https:" if cluster.tls else ""
-        path = (
-            f"/api/v1/namespaces/{cluster.namespace}/services/"
-            f"{scheme}{cluster.head_service}:{PORT}/proxy"
-        )
-        credentials = self._client.credentials
         if self._works != "proxy":
-            # Ray answers this one without a token: it shows whether the proxy may be used, and
-            # whether a head is behind it.
-            await self._client.text(f"{path}/api/authentication_mode")
+            try:
+                await self._client.text(f"{_proxy_path(cluster)}/api/authentication_mode")
+            except (KubeError, ForbiddenError, UnreachableError) as error:
+                return error
+        return None
+
+    async def _by_proxy(self, cluster: RayCluster, token: str) -> DashboardRoute:
+        credentials = self._client.credentials
         self._works = "proxy"
         headers = await credentials.headers()
         if token:
             headers["X-Ray-Authorization"] = f"Bearer {token}"
         return DashboardRoute(
-            credentials.server + path,
+            credentials.server + _proxy_path(cluster),
             headers,
             tls=await credentials.tls(),
             proxy=credentials.proxy,
@@ -167,6 +174,15 @@ class Dashboards:
                 f"There is no Secret {cluster.token_secret} in namespace {cluster.namespace}.",
                 "KubeRay's operator creates it; see: cockpit doctor",
             ) from error
+
+
+def _proxy_path(cluster: RayCluster) -> str:
+    """Of the dashboard, below the API server's address."""
+    scheme = "https:" if cluster.tls else ""
+    return (
+        f"/api/v1/namespaces/{cluster.namespace}/services/"
+        f"{scheme}{cluster.head_service}:{PORT}/proxy"
+    )
 
 
 def _is_down(error: CockpitError) -> bool:

@@ -7,7 +7,7 @@ object is read only for pods that are not ready, for the reason.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
 from typing import Any
 
 from cockpit.backends.kuberay.api.client import KubeClient, KubeError
@@ -50,21 +50,44 @@ _FAILED = ("Failed", "Error", "OOMKilled", "Evicted", "ContainerStatusUnknown", 
 
 
 class OneShotBackend(KubeRayBackend):
-    """Its `watch` yields the present state, and then nothing more."""
+    """Its `watch` yields the present state, and then nothing more.
+
+    The cluster's object is read once, for the state and for the route to the dashboard.
+    """
+
+    _reading: asyncio.Task[Any] | None = None
 
     async def watch(self) -> AsyncIterator[Event]:
-        for event in await one_shot_events(self.client, self.ref, self._kinds):
+        for event in await one_shot_events(self.client, self.ref, self._kinds, self._read()):
             yield event
         await asyncio.Event().wait()
 
+    async def aclose(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
+        await super().aclose()
+
+    async def _raw(self) -> Any:
+        return await self._of_cluster(self._read())
+
+    async def _read(self) -> Any:
+        failed = self._reading is not None and self._reading.done() and self._reading.exception()
+        if self._reading is None or failed:
+            self._reading = asyncio.create_task(self.client.get(self._path))
+        return await asyncio.shield(self._reading)
+
 
 async def one_shot_events(
-    client: KubeClient, ref: ClusterRef, kinds: Collection[str]
+    client: KubeClient, ref: ClusterRef, kinds: Collection[str], read: Awaitable[Any]
 ) -> list[Event]:
-    """The wanted of `cluster`, `pods`, `rayjobs` and `nodes`. A refusal is an event, not raised."""
+    """The wanted of `cluster`, `pods`, `rayjobs` and `nodes`. A refusal is an event, not raised.
+
+    `read` returns the cluster's object, or raises as `KubeClient.get`.
+    """
     jobs = asyncio.create_task(_rayjobs(client, ref)) if "rayjobs" in kinds else None
     try:
-        found = await _cluster(client, ref, with_pods="pods" in kinds)
+        found = await _cluster(client, ref, read, with_pods="pods" in kinds)
         if "nodes" in kinds:
             pods = next((event.pods for event in found if isinstance(event, PodsListed)), ())
             found[-1:-1] = await _nodes(client, {pod.host for pod in pods if pod.host})
@@ -76,10 +99,11 @@ async def one_shot_events(
             jobs.cancel()
 
 
-async def _cluster(client: KubeClient, ref: ClusterRef, *, with_pods: bool) -> list[Event]:
-    path = f"/apis/ray.io/v1/namespaces/{ref.namespace}/rayclusters/{ref.name}"
+async def _cluster(
+    client: KubeClient, ref: ClusterRef, read: Awaitable[Any], *, with_pods: bool
+) -> list[Event]:
     try:
-        cluster = ray_cluster(await client.get(path))
+        cluster = ray_cluster(await read)
     except (CockpitError, *UNUSABLE) as error:
         removed = isinstance(error, KubeError) and error.status == 404
         where = f"RayCluster {ref.name} in namespace {ref.namespace}"

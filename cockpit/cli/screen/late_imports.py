@@ -14,7 +14,7 @@ from pkgutil import iter_modules
 
 PACKAGES = (
     *("cockpit.tui", "cockpit.actions", "cockpit.alerts", "cockpit.drills", "cockpit.insight"),
-    *("cockpit.launch", "cockpit.preflight", "cockpit.recorder"),
+    *("cockpit.launch", "cockpit.preflight", "cockpit.recorder", "cockpit.sources.telemetry"),
 )
 """All of their modules."""
 MODULES = (

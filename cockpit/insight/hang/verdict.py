@@ -39,7 +39,6 @@ from cockpit.insight.metrics.robust_statistics import median
 from cockpit.model.run import Placement
 from cockpit.store.hang import HangView, RankDump
 from cockpit.store.run import AttemptView, RunView
-from training.telemetry.wire import BUSY_CPU_PERCENT, BUSY_IO_BYTES_PER_S
 
 SWAPPED_BYTES, SWAPPED_FAULTS_PER_S = 64 << 20, 50.0
 """From these on, the pages that it waits for are the reason why a rank makes no progress."""
@@ -436,6 +435,9 @@ def _place(dump: RankDump) -> Place:
 
 def _is_busy(dump: RankDump) -> bool:
     """On a machine with too much to do, a thread that is runnable gets little of the CPU."""
+    # Not imported for a run without dumps: its classes take 13 ms to create.
+    from training.telemetry.wire import BUSY_CPU_PERCENT, BUSY_IO_BYTES_PER_S
+
     cpu, io = dump.dump.cpu_percent, dump.dump.io_bytes_per_s
     if dump.training is not None and dump.training.state == "R":
         return True

@@ -29,7 +29,7 @@ from cockpit.sources.telemetry.events import event_of
 from cockpit.sources.telemetry.files import rows
 from cockpit.sources.telemetry.records import Progress
 from cockpit.sources.telemetry.source import LINE_LIMIT_BYTES
-from training.telemetry.wire import FILE_PATTERN
+from training.telemetry.names import FILE_PATTERN
 
 SOURCE = "history"
 AFTER_LAST_S = 60.0

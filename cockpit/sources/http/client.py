@@ -8,13 +8,14 @@ messages, as in httpx. No proxies, no redirects, no cookies.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
+import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import getproxies
 
 import h11
 from msgspec import Struct
@@ -78,6 +79,11 @@ def origin(
 
 def has_proxy() -> bool:
     """Whether the environment names a proxy, for any host."""
+    # On macOS, the system's settings may name one too.
+    if sys.platform != "darwin" and not any(name.lower().endswith("_proxy") for name in os.environ):
+        return False
+    from urllib.request import getproxies  # 4 ms, with Python's own HTTP client
+
     return any(name in ("http", "https", "all") for name in getproxies())
 
 

@@ -66,6 +66,14 @@ class Submission(Struct, frozen=True):
 class Dashboard(DashboardClient):
     """Jobs, nodes, runs and logs, as one Ray dashboard has them."""
 
+    _listing: asyncio.Task[tuple[Node, ...]] | None = None
+
+    async def aclose(self) -> None:
+        if self._listing is not None:
+            self._listing.cancel()
+            await asyncio.wait([self._listing])
+        await super().aclose()
+
     async def version(self) -> Version:
         return _read(
             "/api/version",
@@ -74,7 +82,15 @@ class Dashboard(DashboardClient):
         )
 
     async def nodes(self) -> tuple[Node, ...]:
-        """All nodes of the session, dead ones too; one request however many there are."""
+        """All nodes of the session, dead ones too; one request however many there are.
+
+        Calls at the same time share it: two sources begin with the nodes.
+        """
+        if self._listing is None or self._listing.done():
+            self._listing = asyncio.create_task(self._nodes())
+        return await asyncio.shield(self._listing)
+
+    async def _nodes(self) -> tuple[Node, ...]:
         # Without `nocache` Ray may return a cached response of any age (aiohttp_cache in
         # ray/dashboard/optional_utils.py): measured, 69 s.
         params = {"view": "summary", "nocache": "1"}

@@ -31,11 +31,11 @@ from cockpit.model.run import (
     TrialStatus,
 )
 from cockpit.model.text import clean, one_line
+from cockpit.sources.telemetry.files import SOURCE
 from cockpit.sources.telemetry.hang import ranks_dumped
 from cockpit.sources.telemetry.same_fields import copied
 from training.telemetry import wire
 
-SOURCE = "telemetry"
 INFORMATION = frozenset({"Resumed"})
 """Reasons of notices from ranks that are no warnings."""
 

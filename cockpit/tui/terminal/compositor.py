@@ -8,17 +8,26 @@ beginning of its widget.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.control import Control
 from textual._compositor import ChopsUpdate, Compositor
 from textual.geometry import Region
 from textual.strip import Strip
+from textual.widget import Widget
+
+from cockpit.tui.terminal.backlog import is_behind
+
+FRAME_S = 1 / 60
+"""The shortest time between two updates that are painted at once, as between Textual's."""
 
 
 class FrontCompositor(Compositor):
     """Takes the widgets from front to back, until they cover the region that is drawn."""
+
+    painted_s = 0.0
+    """The monotonic time of the last `paint_now`."""
 
     def _get_renders(
         self, crop: Region | None = None
@@ -53,5 +62,24 @@ class SpansUpdate(ChopsUpdate):
                     continue
                 if (begin, stop) != (x, end):
                     strip = strip.crop(begin - x, stop - x)
-                parts += (str(Control.move_to(begin, y)), strip.render(console))
+                parts += (f"\x1b[{y + 1};{begin + 1}H", strip.render(console))
         return "".join(parts)
+
+
+def paint_now(widget: Widget) -> None:
+    """Paint the changes of the widget, and all other pending changes of its screen.
+
+    Textual paints it four messages later (the widget's idle, the screen's update and idle, a
+    timer), with what other widgets do in between. Keys that follow within FRAME_S, and those of a
+    terminal that does not read, are left to that.
+    """
+    screen, now_s = widget.screen, time.monotonic()
+    compositor = screen._compositor
+    if not isinstance(compositor, FrontCompositor) or is_behind(widget.app._driver):
+        return
+    if now_s - compositor.painted_s < FRAME_S:
+        return
+    compositor.painted_s = now_s
+    with screen._context():
+        screen._dirty_widgets.add(widget)
+        screen._on_timer_update()

@@ -9,12 +9,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import pytest
 import yaml
 
 from cockpit.backends.kuberay import dashboard as routes
-from cockpit.model.error import NotAllowedError, UnreachableError
+from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, KubeError
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.kubeconfig import KubeContext
+from cockpit.backends.kuberay.resources.raycluster import RayCluster
+from cockpit.model.cluster import DashboardRoute
+from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
 from cockpit.sources.ray.http import Http
 from tests.backends.kuberay.by_hand import Place
 
@@ -122,6 +128,57 @@ async def test_sources_that_ask_at_the_same_time_share_one_search(place: Place) 
         await asyncio.sleep(0)
         waiting.cancel()  # one that ends does not end the search of the others
         assert (await backend.dashboard()).base_url == route.base_url
+
+
+class Scripted:
+    """A client whose Secret is read only once the proxy was tried, which answers `refused`."""
+
+    def __init__(self, refused: CockpitError | None = None) -> None:
+        context = KubeContext("prod", "ml", "http://127.0.0.1:1", "user", {}, {})
+        self.credentials = Credentials(context)
+        self.refused = refused
+        self.tried = asyncio.Event()
+
+    async def text(self, path: str) -> str:
+        assert path.endswith("/services/demo-head-svc:8265/proxy/api/authentication_mode")
+        self.tried.set()
+        if self.refused is not None:
+            raise self.refused
+        return ""
+
+    async def get(self, path: str) -> dict[str, dict[str, str]]:
+        assert path.endswith("/secrets/demo")
+        await self.tried.wait()
+        return {"data": {"auth_token": base64.b64encode(TOKEN.encode()).decode()}}
+
+
+async def searched(client: Scripted, head_pod: routes.HeadPod) -> DashboardRoute:
+    dashboards = routes.Dashboards(cast("KubeClient", client))
+    cluster = RayCluster(
+        "demo", "ml", "1", 0.0, (), token_secret="demo", head_service="demo-head-svc"
+    )
+    async with asyncio.timeout(10):
+        return await dashboards.route(cluster, head_pod)
+
+
+async def no_pod() -> str:
+    raise KubeError("pods is forbidden", status=403)
+
+
+async def test_token_is_read_while_the_proxy_is_tried() -> None:
+    route = await searched(Scripted(), no_pod)
+    assert route.headers["X-Ray-Authorization"] == f"Bearer {TOKEN}"
+    assert route.via == "service proxy"
+
+
+async def test_a_refused_proxy_is_followed_by_a_port_forward_and_an_absent_head_is_not() -> None:
+    refused = ForbiddenError("you may not", "services/proxy is forbidden", status=403)
+    with pytest.raises(UnreachableError, match=r"services/proxy is forbidden.*pods is forbidden"):
+        await searched(Scripted(refused), no_pod)
+    absent = KubeError('services "demo-head-svc" not found', status=404)
+    with pytest.raises(UnreachableError, match="Its head is not up") as raised:
+        await searched(Scripted(absent), no_pod)
+    assert "pods is forbidden" not in str(raised.value)
 
 
 async def test_a_token_that_was_renewed_is_read_again(

@@ -8,7 +8,9 @@ from typing import Any, cast
 import pytest
 
 from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, KubeError
-from cockpit.backends.kuberay.one_shot import one_shot_events
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.kubeconfig import KubeContext
+from cockpit.backends.kuberay.one_shot import OneShotBackend, one_shot_events
 from cockpit.model.cluster import ClusterHealth, ClusterRef, NodeType, PodPhase
 from cockpit.model.event import (
     ClusterSeen,
@@ -78,12 +80,34 @@ def metadata(name: str) -> dict[str, Any]:
 
 
 async def look(client: Client, *kinds: str) -> dict[type, Event]:
-    events = await one_shot_events(cast("KubeClient", client), REF, kinds)
-    return {type(event): event for event in events}
+    return {type(event): event for event in await events_of(client, *kinds)}
+
+
+async def events_of(client: Client, *kinds: str) -> list[Event]:
+    path = f"/apis/ray.io/v1/namespaces/{REF.namespace}/rayclusters/{REF.name}"
+    return await one_shot_events(cast("KubeClient", client), REF, kinds, client.get(path))
 
 
 def worker(name: str, ready: str, status: str) -> tuple[str, ...]:
     return (name, ready, status, "0", "2m", "<none>", "<none>")
+
+
+async def test_the_object_is_read_once_for_the_state_and_the_dashboard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    context = KubeContext("prod", "ml", "http://127.0.0.1:1", "user", {}, {})
+    backend = OneShotBackend(Credentials(context), REF, kinds=("cluster",))
+    client = Client(error=KubeError("not now", status=503))
+    monkeypatch.setattr(backend.client, "get", client.get)
+    with pytest.raises(KubeError):
+        await backend._raw()
+    client.error = None
+    async for event in backend.watch():
+        if isinstance(event, ClusterSeen):
+            break
+    assert await backend._raw() == CLUSTER
+    assert client.read == ["trainer", "trainer"], "one that failed is read again"
+    await backend.aclose()
 
 
 async def test_nodes_of_the_pods_are_read_with_their_types() -> None:
@@ -98,7 +122,7 @@ async def test_nodes_of_the_pods_are_read_with_their_types() -> None:
 async def test_refused_nodes_are_reported_beside_the_pods() -> None:
     client = Client(WELL)
     client.nodes_error = ForbiddenError("you may not", "nodes is forbidden", status=403)
-    events = await one_shot_events(cast("KubeClient", client), REF, ("pods", "nodes"))
+    events = await events_of(client, "pods", "nodes")
     refused = next(e for e in events if isinstance(e, SourceHealth) and "nodes" in e.source)
     assert (refused.source, refused.ok) == ("backend:nodes", False)
     assert any(isinstance(event, PodsListed) for event in events)

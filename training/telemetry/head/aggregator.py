@@ -15,19 +15,11 @@ from training.telemetry.head.disk_budget import make_room
 from training.telemetry.head.hang_round import HangRound
 from training.telemetry.head.stream import StreamFile
 from training.telemetry.head.world import World
+from training.telemetry.names import file_name
 from training.telemetry.ray_train.phases import Phases
 from training.telemetry.ray_train.trials import TrialRuns
 from training.telemetry.settings import TICK_S
-from training.telemetry.wire import (
-    AttemptEnd,
-    AttemptStart,
-    Body,
-    Hang,
-    Run,
-    Steps,
-    Tick,
-    file_name,
-)
+from training.telemetry.wire import AttemptEnd, AttemptStart, Body, Hang, Run, Steps, Tick
 
 log = logging.getLogger(__name__)
 

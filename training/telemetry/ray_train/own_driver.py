@@ -12,13 +12,14 @@ import ray
 
 from training.telemetry.failsafe import guarded
 from training.telemetry.head.outbox import ActorOutbox
+from training.telemetry.names import CALLBACK
 from training.telemetry.ray_train import failure_budget, lineage
 from training.telemetry.ray_train.end_reason import of_ranks
 from training.telemetry.ray_train.lifecycle import Lifecycle
 from training.telemetry.ray_train.lineage import Lineage
 from training.telemetry.ray_train.submission import submission
 from training.telemetry.settings import FINAL_FLUSH_TIMEOUT_S
-from training.telemetry.wire import CALLBACK, Report
+from training.telemetry.wire import Report
 from training.telemetry.worker.relay import AttemptStarted, Ended, RankEvent
 
 

@@ -25,6 +25,11 @@ from cockpit.tui.widgets.table.lazy_rows import LazyRows
 from cockpit.tui.widgets.table.row_lines import Row, changed_regions, header_strip, row_strip, widen
 
 HEADER_LINES = 1
+_DECORATIONS = (
+    *("hatch", "text_opacity", "tint"),
+    *("outline_top", "outline_right", "outline_bottom", "outline_left"),
+)
+"""Rules with which Textual changes a widget's lines, besides its border and padding."""
 
 
 class RowLines(LineWidget, ScrollView):
@@ -126,8 +131,35 @@ class RowLines(LineWidget, ScrollView):
         self._strips.clear()
         super().notify_style_update()
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """As Textual's, which makes a new strip of each line that has changed.
+
+        After a scroll those are all lines, and a new strip is filtered, divided and converted to
+        escape sequences again: that took two thirds of the time of a scrolled table.
+        """
+        above, *others = self.styles.gutter
+        width = self.region.width
+        decorated = self.styles.has_any_rules(*_DECORATIONS) or self.opacity != 1.0
+        if decorated or any(others) or crop.column_span != (0, width):
+            return super().render_lines(crop)
+        first = max(crop.y, above)
+        title = Region(0, crop.y, width, first - crop.y)
+        strips = super().render_lines(title) if title else []
+        _, background = self.background_colors
+        base, filters = self._component(""), self.get_line_filters()
+        room, top = self.scrollable_size.width, self.scroll_offset.y
+        for y in range(first, crop.bottom):
+            strip = self._strip(y - above, room, top).adjust_cell_length(width, base)
+            for each in filters:
+                strip = strip.apply_filter(each, background)
+            strips.append(strip)
+        return strips
+
     def render_line(self, y: int) -> Strip:
-        width = self.scrollable_size.width
+        return self._strip(y, self.scrollable_size.width, self.scroll_offset.y)
+
+    def _strip(self, y: int, width: int, top: int) -> Strip:
+        """Line `y`, of that width, while the first visible row is `top`."""
         if width != self._room:
             # The scrollbar's visibility changes the width without a resize.
             self._place()
@@ -135,9 +167,9 @@ class RowLines(LineWidget, ScrollView):
             return self._header(width)
         if not self._rows:
             return self._empty_line(y - HEADER_LINES, width)
-        i = y - HEADER_LINES + self.scroll_offset.y
+        i = y - HEADER_LINES + top
         if i >= len(self._rows):
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, self._component(""))
         kind = "cursor" if i == self._cursor else "zebra" if self._zebra and i % 2 else ""
         row = self._rows[i]
         strip = self._strips.get((row, kind))
@@ -150,7 +182,7 @@ class RowLines(LineWidget, ScrollView):
         return max(0, self.size.height - HEADER_LINES)
 
     def _line(self, row: Row, kind: str, width: int) -> Strip:
-        base = self._component(kind) if kind else self.rich_style
+        base = self._component(kind)
         # In 16 colours the cursor is a block of one colour, on which others cannot be read.
         plain = kind == "cursor" and self.app.native_ansi_color
         muted = not (kind == "cursor" and self.has_focus)
@@ -163,7 +195,7 @@ class RowLines(LineWidget, ScrollView):
         return header_strip(self._places, width, style, marked, *self._sort)
 
     def _empty_line(self, y: int, width: int) -> Strip:
-        base = self.rich_style
+        base = self._component("")
         lines = wrap(self.empty, max(1, width - 3))
         at = y - min(1, max(0, self._page - len(lines)))
         if not 0 <= at < len(lines):
@@ -171,8 +203,9 @@ class RowLines(LineWidget, ScrollView):
         style = base + self._component("empty") + self.palette.style("muted")
         return Strip([Segment(fit(f"  {lines[at]}", width), style)], width)
 
-    def _in_sight(self) -> range:
-        top = self.scroll_offset.y
+    def _in_sight(self, top: int | None = None) -> range:
+        """The visible rows, or those that are visible while `top` is the first one."""
+        top = self.scroll_offset.y if top is None else top
         return range(min(top, len(self._rows)), min(top + max(1, self._page), len(self._rows)))
 
     def _to_measure(self) -> Iterable[Row]:
@@ -198,9 +231,13 @@ class RowLines(LineWidget, ScrollView):
         if self.show_vertical_scrollbar:
             scroll_thumb(self, new_value)
         if round(old_value) != round(new_value):
-            self.refresh(self.size.region)
-        if isinstance(self._rows, LazyRows) and self._measure(self._to_measure()):
-            self._lay_out()
+            # Not the header, and not the scrollbar, which paints itself.
+            self.refresh(Region(0, HEADER_LINES, self.scrollable_size.width, self._page))
+        if isinstance(self._rows, LazyRows):
+            was_visible = self._in_sight(round(old_value))
+            fresh = (self._rows[i] for i in self._in_sight() if i not in was_visible)
+            if self._measure(fresh):
+                self._lay_out()
 
     def _place(self) -> None:
         self._room = self.scrollable_size.width
@@ -215,16 +252,16 @@ class RowLines(LineWidget, ScrollView):
         set_virtual_height(self, len(self._rows) + HEADER_LINES)
 
     def _refresh_changes(self, before: Sequence[Row], changed: Sequence[int]) -> None:
-        rows, top = self._rows, self.scroll_offset.y
+        rows, top, width = self._rows, self.scroll_offset.y, self.scrollable_size.width
         bottom = top + self._page
         dirty: list[Region] = []
         for i in changed:
             if top <= i < bottom:
                 y = i - top + HEADER_LINES
-                dirty += changed_regions(before[i], rows[i], self._places, y, self.size.width)
+                dirty += changed_regions(before[i], rows[i], self._places, y, width)
         for i in range(*sorted((len(before), len(rows)))):
             if top <= i < bottom:
-                dirty.append(Region(0, i - top + HEADER_LINES, self.size.width, 1))
+                dirty.append(Region(0, i - top + HEADER_LINES, width, 1))
         if dirty:
             self.refresh(*dirty)
 
@@ -236,9 +273,13 @@ class RowLines(LineWidget, ScrollView):
             self._refresh_line(index - self.scroll_offset.y + HEADER_LINES)
 
     def _refresh_line(self, y: int) -> None:
-        self.refresh(Region(0, y, self.size.width, 1))
+        self.refresh(Region(0, y, self.scrollable_size.width, 1))
 
     def _component(self, name: str) -> Style:
-        if name not in self._styles_by_name:
-            self._styles_by_name[name] = self.get_component_rich_style(f"line-table--{name}")
-        return self._styles_by_name[name]
+        """The style of that part; empty: of a line without one."""
+        found = self._styles_by_name.get(name)
+        if found is None:
+            part = f"line-table--{name}"
+            found = self.get_component_rich_style(part) if name else self.rich_style
+            self._styles_by_name[name] = found
+        return found

@@ -10,6 +10,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
+from cockpit.tui.terminal.compositor import paint_now
 from cockpit.tui.widgets.table.columns import Column
 from cockpit.tui.widgets.table.lazy_rows import LazyRows
 from cockpit.tui.widgets.table.row_lines import Cell, Row
@@ -152,6 +153,15 @@ class LineTable(RowLines, can_focus=True):
     def action_select(self) -> None:
         if self.cursor_key is not None:
             self.post_message(self.Selected(self, self.cursor_key))
+
+    async def on_key(self, event: events.Key) -> None:
+        """Act on its own keys at once: Textual first passes a key through all parents."""
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            if await self.app.run_action(binding.action, self):
+                event.stop()
+                event.prevent_default()
+                paint_now(self)
+                return
 
     def on_click(self, event: events.Click) -> None:
         at = event.get_content_offset(self)  # without the border
