@@ -314,9 +314,17 @@ def test_rayjob_and_raycronjob_are_accepted(served: Testbed) -> None:
         assert made.get("jobTemplate", made)["submissionMode"] == "HTTPMode"
 
 
-def test_rayservice_and_its_pods_are_accepted_beside_the_cluster(served: Testbed) -> None:
-    namespace = "manifests-service"
-    objects = in_namespace(overlay("cpu") + build(FOLDER / "service"), namespace)
+@pytest.mark.parametrize("storage", ["claim", "bucket"])
+def test_rayservice_and_its_pods_are_accepted_beside_the_cluster(
+    served: Testbed, storage: str, tmp_path: Path
+) -> None:
+    namespace = f"manifests-service-{storage}"
+    cluster, folder = (
+        (with_component("s3", folder=tmp_path), "service-s3")
+        if storage == "bucket"
+        else (overlay("cpu"), "service")
+    )
+    objects = in_namespace(cluster + build(FOLDER / folder), namespace)
     with applied(served, objects):
         config = one(objects, "RayService")["spec"]["rayClusterConfig"]
         for group in (config["headGroupSpec"], *config["workerGroupSpecs"]):
@@ -326,6 +334,19 @@ def test_rayservice_and_its_pods_are_accepted_beside_the_cluster(served: Testbed
             for volume in made["spec"]["volumes"]:
                 if claim := volume.get("persistentVolumeClaim"):
                     one(objects, "PersistentVolumeClaim", claim["claimName"])
+
+
+@pytest.mark.parametrize(
+    ("base", "components"), [("cpu", ("small",)), ("gpu", ("recovery", "spare-gpu"))]
+)
+def test_component_that_no_overlay_has_is_accepted(
+    served: Testbed, base: str, components: tuple[str, ...], tmp_path: Path
+) -> None:
+    namespace = f"manifests-{components[-1]}"
+    objects = in_namespace(with_component(*components, folder=tmp_path, overlay=base), namespace)
+    with applied(served, objects):
+        for group in ray_groups(objects):
+            admitted(served, namespace, group["template"], pod_labels(group))
 
 
 def test_unknown_field_is_refused(served: Testbed) -> None:
