@@ -147,9 +147,7 @@ sys.exit(first)
 """
 
 
-def test_rayjob_that_fails_runs_again_on_a_new_cluster_with_a_token_each(
-    testbed: Testbed, tmp_path: Path
-) -> None:
+def test_rayjob_that_fails_runs_again_on_a_new_cluster(testbed: Testbed, tmp_path: Path) -> None:
     code = tmp_path / "code"
     code.mkdir()
     (code / "flaky.py").write_text(FLAKY)
