@@ -314,17 +314,9 @@ def test_rayjob_and_raycronjob_are_accepted(served: Testbed) -> None:
         assert made.get("jobTemplate", made)["submissionMode"] == "HTTPMode"
 
 
-@pytest.mark.parametrize("storage", ["claim", "bucket"])
-def test_rayservice_and_its_pods_are_accepted_beside_the_cluster(
-    served: Testbed, storage: str, tmp_path: Path
-) -> None:
-    namespace = f"manifests-service-{storage}"
-    cluster, folder = (
-        (with_component("s3", folder=tmp_path), "service-s3")
-        if storage == "bucket"
-        else (overlay("cpu"), "service")
-    )
-    objects = in_namespace(cluster + build(FOLDER / folder), namespace)
+def test_rayservice_and_its_pods_are_accepted_beside_the_cluster(served: Testbed) -> None:
+    namespace = "manifests-service"
+    objects = in_namespace(overlay("cpu") + build(FOLDER / "service"), namespace)
     with applied(served, objects):
         config = one(objects, "RayService")["spec"]["rayClusterConfig"]
         for group in (config["headGroupSpec"], *config["workerGroupSpecs"]):
