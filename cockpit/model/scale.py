@@ -69,7 +69,7 @@ def plan_scale(
     if remove:
         lines.append(f"Removed first: {', '.join(remove)}.")
         if group.hosts > 1:
-            lines.append(f"Each takes the other {group.hosts - 1} pods of its replica with it.")
+            lines.append(f"With each, all {group.hosts} pods of its replica are removed.")
     if remove or (after is not None and after < before):
         lines.append("If a removed pod has ranks of a run, the attempt ends and the run restarts.")
     if group.suspended:

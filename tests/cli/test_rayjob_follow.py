@@ -173,7 +173,7 @@ async def test_follow_continues_with_the_retry_on_its_new_cluster(
     assert "Retrying, try 1 of 2 failed: exit 1; waiting until its cluster is deleted" in err
     assert "FAILED" not in err
     assert ("the log of job j-1 may be incomplete" in err) is log_is_lost
-    assert err.rstrip().endswith("is SUCCEEDED after 1 failed tries")
+    assert err.rstrip().endswith("is SUCCEEDED after 1 failed try")
 
 
 def test_job_that_the_dashboard_lists_too_is_known_to_be_submitted() -> None:

@@ -17,7 +17,7 @@ from cockpit.backends.kuberay.backend import KubeRayBackend
 from cockpit.model.cluster import ClusterRef
 from tests.cluster.build import missing, missing_nightly
 from tests.cluster.raycluster import Group, ray_cluster
-from tests.cluster.testbed import Testbed
+from tests.cluster.testbed import OPERATOR, Testbed
 
 CLUSTERS = {"programs", "control_plane", "kubernetes", "ray_on_kubernetes"}
 """The fixtures of this module."""
@@ -41,6 +41,12 @@ def need_nightly(program: str) -> None:
     """Skip the nightly test that calls it where the program is not built."""
     if why := missing_nightly(program):
         pytest.skip(why)
+
+
+def need_kuberay() -> None:
+    """Skip the nightly test that calls it where there is no operator of KubeRay."""
+    if not OPERATOR:
+        need_nightly("kuberay")
 
 
 @pytest.fixture(scope="session")

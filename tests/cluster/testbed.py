@@ -8,14 +8,18 @@ import urllib.error
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from tests.cluster import crds, kwok, node
+from tests.cluster import crds, kwok, module_crds, node
+from tests.cluster.build import program
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.space import Space
 
 OPERATOR = os.environ.get("KUBERAY_OPERATOR", "")
-"""The binary of the real operator, used instead of the fake. Read at import."""
+"""The binary of another KubeRay operator than the pinned one. Every operator of a test cluster is
+then this one. Read at import.
+"""
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,31 +35,35 @@ class Testbed:
         simulated: bool = False,
         real: bool = False,
         operator: bool = False,
+        kuberay: bool = False,
         keep: bool = False,
         aggregated: bool = False,
         real_definitions: bool = False,
         images: Sequence[str] = (),
     ) -> Testbed:
         """The control plane with KubeRay's kinds; `simulated` adds KWOK, `real` a node that runs
-        pods, `operator` the one for RayClusters. With `keep` it outlives this process, and with
-        `aggregated` others may serve APIs of it. `real_definitions` are those of KubeRay.
+        pods, `operator` the fake one for RayClusters and RayJobs, `kuberay` KubeRay's own. With
+        `keep` it outlives this process, and with `aggregated` others may serve APIs of it.
+        `real_definitions` are those of KubeRay, without which its operator does not run.
 
         `images` are names of images that the node has, with the programs of this machine.
         """
         space = Space.open(keep=keep)
         try:
             plane = ControlPlane.start(space, aggregated=aggregated)
-            for definition in crds.real() if real_definitions else crds.crds():
-                plane.ask(
-                    "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition
-                )
+            kuberay = kuberay or (operator and bool(OPERATOR))
+            definitions = _definitions(real=real_definitions, kuberay=kuberay)
+            for definition in definitions:
+                plane.ask("POST", _DEFINITIONS, definition)
             if real:
                 node.start(plane, images)
             if simulated:
                 kwok.start(plane)
-            plane.wait_for("/apis/ray.io/v1/rayclusters")
-            plane.wait_for("/apis/ray.io/v1/rayjobs")
-            if operator:
+            for definition in definitions:
+                plane.wait_for(f"/apis/ray.io/v1/{definition['spec']['names']['plural']}")
+            if kuberay:
+                start_kuberay(plane)
+            elif operator:
                 start_operator(plane)
         except BaseException:
             space.close()
@@ -80,19 +88,25 @@ class Testbed:
         self.plane.space.close()
 
 
+def _definitions(*, real: bool, kuberay: bool) -> list[dict[str, Any]]:
+    """With all kinds for `kuberay`: its operator ends after two minutes without one of them."""
+    if not kuberay:
+        return crds.real() if real else crds.crds()
+    found = crds.real()
+    names = {each["metadata"]["name"] for each in found}
+    others = module_crds.rayservices_and_cronjobs()
+    return [*found, *(each for each in others if each["metadata"]["name"] not in names)]
+
+
+def start_kuberay(plane: ControlPlane) -> None:
+    argv = [OPERATOR or program("kuberay"), "--enable-leader-election=false"]
+    argv += ["--metrics-addr=127.0.0.1:18080", "--health-probe-bind-address=127.0.0.1:18081"]
+    argv += ["--feature-gates=RayCronJob=true"]
+    argv += ["--use-kubernetes-proxy"]  # it is no pod, and knows no name of a Service
+    plane.space.start("operator", argv, {"KUBECONFIG": str(plane.kubeconfig)})
+
+
 def start_operator(plane: ControlPlane) -> None:
-    """Ours, or the real one where KUBERAY_OPERATOR names it."""
-    if OPERATOR:
-        argv = [OPERATOR, "--enable-leader-election=false", "--metrics-addr=127.0.0.1:18080"]
-        argv += ["--health-probe-bind-address=127.0.0.1:18081"]
-        argv += ["--use-kubernetes-proxy"]  # it is no pod, and knows no name of a Service
-        plane.space.start("operator", argv, {"KUBECONFIG": str(plane.kubeconfig)})
-    else:
-        argv = [
-            sys.executable,
-            "-m",
-            "tests.cluster.operator",
-            "--kubeconfig",
-            str(plane.kubeconfig),
-        ]
-        plane.space.start("operator", argv, {"PYTHONPATH": str(Path(__file__).parents[2])})
+    argv = [sys.executable, "-m", "tests.cluster.operator"]
+    argv += ["--kubeconfig", str(plane.kubeconfig)]
+    plane.space.start("operator", argv, {"PYTHONPATH": str(Path(__file__).parents[2])})

@@ -328,6 +328,19 @@ def test_rayservice_and_its_pods_are_accepted_beside_the_cluster(served: Testbed
                     one(objects, "PersistentVolumeClaim", claim["claimName"])
 
 
+@pytest.mark.parametrize(
+    ("base", "components"), [("cpu", ("small",)), ("gpu", ("recovery", "spare-gpu"))]
+)
+def test_component_that_no_overlay_has_is_accepted(
+    served: Testbed, base: str, components: tuple[str, ...], tmp_path: Path
+) -> None:
+    namespace = f"manifests-{components[-1]}"
+    objects = in_namespace(with_component(*components, folder=tmp_path, overlay=base), namespace)
+    with applied(served, objects):
+        for group in ray_groups(objects):
+            admitted(served, namespace, group["template"], pod_labels(group))
+
+
 def test_unknown_field_is_refused(served: Testbed) -> None:
     """So that the tests above can fail."""
     namespace = served.namespace("manifests-unknown")

@@ -21,6 +21,15 @@ def test_relative_number_counts_replicas_of_several_hosts() -> None:
     assert unit(3, SLICES) == "3 replicas of 4 pods"
 
 
+def test_plan_counts_replicas_and_names_the_pods_that_are_removed_together() -> None:
+    plan = plan_scale(replace(SLICES, hosts=2, desired=4, min=2), 1, remove=("demo-tpu-worker-x1",))
+    assert plan.lines[:3] == (
+        "Scale group tpu from 2 to 1 replica of 2 pods.",
+        "Removed first: demo-tpu-worker-x1.",
+        "With each, all 2 pods of its replica are removed.",
+    )
+
+
 @pytest.mark.parametrize("text", ["many", "", "1.5"])
 def test_other_text_is_not_a_number_of_pods(text: str) -> None:
     with pytest.raises(UsageError, match="is not a number of pods"):

@@ -117,6 +117,7 @@ def _ended(session: Session, name: str) -> int:
         print(f"RayJob {name} was deleted.", file=sys.stderr)
         return int(ExitCode.FAILED)
     message = f": {job.message}" if job.message and job.status is not JobStatus.SUCCEEDED else ""
-    tries = f" after {job.failed} failed tries" if job.failed and job.retries else ""
+    failed = f"{job.failed} failed {'try' if job.failed == 1 else 'tries'}"
+    tries = f" after {failed}" if job.failed and job.retries else ""
     print(f"RayJob {name} is {job.status.value}{tries}{message}", file=sys.stderr)
     return int(ExitCode.DONE if job.status is JobStatus.SUCCEEDED else ExitCode.FAILED)

@@ -10,7 +10,7 @@ from cockpit.actions.cluster import ClusterActions
 from cockpit.backends.protocol import Scaled
 from cockpit.cli.options import confirm, connect
 from cockpit.config.repeatable_flag import repeatable
-from cockpit.format import in_seconds
+from cockpit.format import in_seconds, plural
 from cockpit.insight.waiting.advice import resized_in_queue
 from cockpit.model.cluster import WorkerGroup
 from cockpit.model.error import CockpitError, ExitCode, UsageError
@@ -63,25 +63,61 @@ def run(args: argparse.Namespace) -> int:
         if done.warning:
             print(done.warning, file=sys.stderr)
         if args.wait:
-            _wait(session, group, done, args.remove)
+            wait = Wait(done.group, done.after * group.hosts, args.remove)
+            session.wait(wait.is_over, WAIT_S)
+            if not wait.is_there(session.store):
+                raise wait.error(session.store, done)
     return int(ExitCode.DONE)
 
 
-def _wait(
-    session: connect.Session, group: WorkerGroup, done: Scaled, removed: Sequence[str]
-) -> None:
-    pods = done.after * group.hosts
+class Wait:
+    """Until a group has its pods, or another client has changed their number."""
 
-    def there(store: Store) -> bool:
-        return _is_there(store, done.group, pods) and not set(removed) & store.pods.keys()
+    def __init__(self, group: str, pods: int, removed: Sequence[str]) -> None:
+        self._group, self._pods, self._removed = group, pods, set(removed)
+        self._requested = False
 
-    if not session.wait(there, WAIT_S):
-        now = session.store.groups.get(done.group)
-        raise CockpitError(
-            f"Group {done.group} does not have its {pods} pods after {in_seconds(WAIT_S)}.",
-            now.note if now else "",
+    def is_there(self, store: Store) -> bool:
+        living = [
+            pod for pod in store.pods.values() if pod.group == self._group and pod.ended_s is None
+        ]
+        return (
+            len(living) == self._pods
+            and all(pod.ready for pod in living)
+            and not self._removed & store.pods.keys()
+        )
+
+    def is_over(self, store: Store) -> bool:
+        return self.is_there(store) or self.is_changed(store)
+
+    def is_changed(self, store: Store) -> bool:
+        """The store shows the old number until the watch has reported the new one."""
+        is_requested = self._desired(store) == self._pods
+        self._requested = self._requested or is_requested
+        return self._requested and not is_requested
+
+    def error(self, store: Store, done: Scaled) -> CockpitError:
+        """Why the pods are not there."""
+        group = store.groups.get(self._group)
+        if self.is_changed(store):
+            autoscaled = group is not None and group.autoscaled
+            who = "Ray's autoscaler or another client" if autoscaled else "Another client"
+            keep = f"cockpit scale {self._group} {done.after} --min {done.after}"
+            number = plural(self._desired(store), "pod")
+            return CockpitError(
+                f"Group {self._group} was set to {number} before its {self._pods} were ready.",
+                f"{who} has changed it.",
+                todo=f"To keep the number: {keep}",
+            )
+        return CockpitError(
+            f"Group {self._group} does not have its {self._pods} pods after {in_seconds(WAIT_S)}.",
+            group.note if group else "",
             todo="See why with: cockpit pods",
         )
+
+    def _desired(self, store: Store) -> int:
+        group = store.groups.get(self._group)
+        return 0 if group is None else group.desired
 
 
 def _group(store: Store, name: str) -> WorkerGroup:
@@ -90,8 +126,3 @@ def _group(store: Store, name: str) -> WorkerGroup:
     raise UsageError(
         f"There is no worker group {name!r}.", f"Groups: {', '.join(store.groups) or 'none'}."
     )
-
-
-def _is_there(store: Store, name: str, count: int) -> bool:
-    living = [pod for pod in store.pods.values() if pod.group == name and pod.ended_s is None]
-    return len(living) == count and all(pod.ready for pod in living)

@@ -56,8 +56,14 @@ def _lines(store: Store, run: RunView | None, pod: Pod, grace_s: float) -> tuple
     lines = [f"Kill pod {pod.name} (group {pod.group}, {pod.ip or 'no address'}): {how}."]
     if pod.node_type is NodeType.HEAD:
         lines.append("This is the HEAD: drivers on it die, and every run ends.")
+    others = _others(store, pod)
+    if others:
+        names = ", ".join(each.name for each in others)
+        lines.append(f"KubeRay then replaces its replica, with {names}.")
     attempt = run.attempt if run is not None and not run.state.is_over else None
-    ranks = ranks_on_pod(run, pod) if attempt is not None else ()
+    lost = (pod, *others) if attempt is not None else ()
+    ranks = tuple(sorted(rank for each in lost for rank in ranks_on_pod(run, each)))
+    runs = "They run" if others else "It runs"
     if run is not None and attempt is not None and ranks:
         after = (
             "the run resumes from its last checkpoint"
@@ -65,12 +71,25 @@ def _lines(store: Store, run: RunView | None, pod: Pod, grace_s: float) -> tuple
             else "the next attempt starts from the beginning: the run has reported no checkpoint"
         )
         lines.append(
-            f"It runs {format.ranks(ranks, most=16)} of {run.world_size or 0} of run "
+            f"{runs} {format.ranks(ranks, most=16)} of {run.world_size or 0} of run "
             f"{run.name}: attempt {attempt.number} ends near step {run.step or 0}, and {after}."
         )
     else:
-        lines.append("It runs no rank.")
+        lines.append(f"{runs} no rank.")
     return tuple(lines)
+
+
+def _others(store: Store, pod: Pod) -> list[Pod]:
+    """The other pods of a replica that spans several hosts."""
+    if not pod.replica:
+        return []
+    return [
+        each
+        for each in pods_in_order(store)
+        if (each.group, each.replica) == (pod.group, pod.replica)
+        and each.name != pod.name
+        and each.ended_s is None
+    ]
 
 
 def _has_checkpoint(run: RunView) -> bool:
