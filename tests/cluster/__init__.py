@@ -10,6 +10,6 @@ namespaces for all of it, and `leftovers` finds what is outside of them; `contro
 RayClusters whose pods run the Ray of this virtual environment.
 
 Environment: COCKPIT_TESTBED_CACHE (the folder of the programs, else the user's cache),
-KUBERAY_OPERATOR (the binary of a KubeRay operator, in place of ours and of the pinned one),
-KUBERAY_CRDS (a folder with KubeRay's definitions, in place of ours and of those of the tests).
+KUBERAY_OPERATOR (the binary of a KubeRay operator, in place of ours), KUBERAY_CRDS (a folder with
+KubeRay's definitions, in place of ours and of those of the tests).
 """

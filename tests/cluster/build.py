@@ -85,7 +85,6 @@ NIGHTLY = (
         tags="remove_all_sd,enable_kubernetes_sd",
     ),
     Program("kubectl", "kubectl", ".", _KUBERNETES_FLAGS),
-    Program("kuberay", "kuberay", "github.com/ray-project/kuberay/ray-operator"),
 )
 """What only nightly tests start. `COMMAND --nightly` builds them."""
 

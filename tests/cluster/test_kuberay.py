@@ -42,7 +42,7 @@ Object = dict[str, Any]
 @pytest.fixture(scope="module")
 def testbed(programs: None) -> Iterator[Testbed]:
     need_kuberay()
-    made = Testbed.up(real=True, kuberay=True, images=(IMAGE,))
+    made = Testbed.up(real=True, operator=True, images=(IMAGE,))
     try:
         yield made
         ended = made.plane.space.ended()

@@ -11,14 +11,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.cluster import crds, kwok, module_crds, node
-from tests.cluster.build import program
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.space import Space
 
 OPERATOR = os.environ.get("KUBERAY_OPERATOR", "")
-"""The binary of another KubeRay operator than the pinned one. Every operator of a test cluster is
-then this one. Read at import.
-"""
+"""The binary of a KubeRay operator, used instead of the fake. Read at import."""
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -35,23 +32,21 @@ class Testbed:
         simulated: bool = False,
         real: bool = False,
         operator: bool = False,
-        kuberay: bool = False,
         keep: bool = False,
         aggregated: bool = False,
         real_definitions: bool = False,
         images: Sequence[str] = (),
     ) -> Testbed:
         """The control plane with KubeRay's kinds; `simulated` adds KWOK, `real` a node that runs
-        pods, `operator` the fake one for RayClusters and RayJobs, `kuberay` KubeRay's own. With
-        `keep` it outlives this process, and with `aggregated` others may serve APIs of it.
-        `real_definitions` are those of KubeRay, without which its operator does not run.
+        pods, `operator` the one for RayClusters and RayJobs. With `keep` it outlives this process,
+        and with `aggregated` others may serve APIs of it. `real_definitions` are those of KubeRay.
 
         `images` are names of images that the node has, with the programs of this machine.
         """
         space = Space.open(keep=keep)
         try:
             plane = ControlPlane.start(space, aggregated=aggregated)
-            kuberay = kuberay or (operator and bool(OPERATOR))
+            kuberay = operator and bool(OPERATOR)
             definitions = _definitions(real=real_definitions, kuberay=kuberay)
             for definition in definitions:
                 plane.ask("POST", _DEFINITIONS, definition)
@@ -99,7 +94,7 @@ def _definitions(*, real: bool, kuberay: bool) -> list[dict[str, Any]]:
 
 
 def start_kuberay(plane: ControlPlane) -> None:
-    argv = [OPERATOR or program("kuberay"), "--enable-leader-election=false"]
+    argv = [OPERATOR, "--enable-leader-election=false"]
     argv += ["--metrics-addr=127.0.0.1:18080", "--health-probe-bind-address=127.0.0.1:18081"]
     argv += ["--feature-gates=RayCronJob=true"]
     argv += ["--use-kubernetes-proxy"]  # it is no pod, and knows no name of a Service

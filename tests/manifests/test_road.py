@@ -1,6 +1,4 @@
-"""From an empty Kubernetes cluster with KubeRay's operator to a recovered run, by the commands of
-README, and back.
-"""
+"""From an empty Kubernetes cluster to a recovered run, by the commands of README, and back."""
 
 from __future__ import annotations
 
@@ -25,7 +23,6 @@ import pytest
 import yaml
 
 from cockpit.model.error import ExitCode
-from tests.cluster.fixtures import need_kuberay
 from tests.cluster.host_image import USER
 from tests.cluster.testbed import Testbed
 from tests.sources.mlflow_server import need_mlflow
@@ -125,12 +122,11 @@ class Road:
 
 @pytest.fixture(scope="module")
 def road(programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Road]:
-    need_kuberay()
     need_prometheus()
     need_mlflow()
     folder = tmp_path_factory.mktemp("road")
     image = option(readme_commands()[0], "--image")
-    testbed = Testbed.up(real=True, kuberay=True, images=(image,))
+    testbed = Testbed.up(real=True, operator=True, images=(image,))
     try:
         yield Road(testbed, Cockpit(environment(testbed, folder)), folder)
     finally:
