@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import sysconfig
 import zipfile
-from importlib.metadata import version
+from importlib.metadata import distribution, version
 from pathlib import Path
 
 EXTRAS = ("default", "train")
 
 
-def add_wheel(folder: Path, name: str, number: str, files: dict[str, str]) -> None:
-    """A wheel of pure Python with these files, by their path in site-packages."""
+def add_wheel(
+    folder: Path, name: str, number: str, files: dict[str, str], entry_points: str = ""
+) -> None:
+    """A wheel of pure Python with these files, by their path in site-packages.
+
+    `entry_points`: the content of its entry_points.txt.
+    """
     info = f"{name}-{number}.dist-info"
     extras = "".join(f"Provides-Extra: {extra}\n" for extra in EXTRAS)
     content = files | {
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n{extras}",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": entry_points,
     }
     record = "".join(f"{path},,\n" for path in (*content, f"{info}/RECORD"))
     with zipfile.ZipFile(folder / f"{name}-{number}-py3-none-any.whl", "w") as archive:
@@ -25,10 +31,15 @@ def add_wheel(folder: Path, name: str, number: str, files: dict[str, str]) -> No
 
 
 def add_installed(folder: Path, *names: str) -> None:
-    """A wheel for each package of this environment, which has only the path to it."""
+    """A wheel for each package of this environment, which has only the path to it.
+
+    It has the package's entry points: torch registers gloo by one of them.
+    """
     path = sysconfig.get_path("purelib")
     for name in names:
-        add_wheel(folder, name, version(name), {f"{name}_of_this_machine.pth": f"{path}\n"})
+        files = {f"{name}_of_this_machine.pth": f"{path}\n"}
+        points = distribution(name).read_text("entry_points.txt") or ""
+        add_wheel(folder, name, version(name), files, points)
 
 
 def use(home: Path, folder: Path) -> None:
