@@ -68,7 +68,7 @@ def head(target: Target, demand: Demand) -> Iterator[Finding]:
         "ranks on the head",
         State.WARNING,
         f"The head offers {offers}: it may get {plural(count, 'rank')} beside the driver.",
-        'Start the head with num-cpus: "0" (rayStartParams of headGroupSpec).',
+        'Set num-cpus: "0" in rayStartParams of headGroupSpec, or cpus = 0 in a hosts file.',
         (target.head.name,),
     )
 
