@@ -162,6 +162,7 @@ def slow_server(answer: bytes) -> Iterator[str]:
             thread.join()
 
 
+@pytest.mark.timed
 def test_a_slow_hook_blocks_nothing_and_its_queue_is_bounded(tmp_path: Path) -> None:
     block = tmp_path / "block"
     events: list[Event] = []

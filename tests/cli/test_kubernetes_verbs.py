@@ -402,7 +402,7 @@ def test_replicas_of_several_hosts_are_counted_as_replicas(
     assert cli.main(["scale", "gpu", "+1", "--remove", "trainer-gpu-a", "--dry-run"]) == 0
     text = capsys.readouterr().err
     assert "from 1 to 2 replicas of 4 pods" in text
-    assert "the other 3 pods of its replica" in text
+    assert "all 4 pods of its replica are removed" in text
     assert cli.main(["scale", "gpu", "--yes"]) == 2
 
 
