@@ -30,6 +30,7 @@ from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import UnreachableError
 from cockpit.model.event import Event
 from cockpit.session.session import Session
+from cockpit.sources.polling import interval
 from cockpit.sources.polling.source import PollingSource
 from cockpit.sources.ray.log_follower import Follower, LogFile
 from cockpit.sources.telemetry.source import TelemetrySource
@@ -207,3 +208,27 @@ async def test_retry_loop_ends_though_its_request_hides_the_cancellation(
         hiding.honest = True
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("ticks", range(4))
+@pytest.mark.parametrize("waits", ["for objects", "for a poll"])
+async def test_cancellation_ends_a_wait_whose_news_comes_at_the_same_time(
+    waits: str, ticks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`asyncio.wait_for` of Python 3.11 returns the news then, and the task continues."""
+    monkeypatch.setattr(interval, "LEAST_S", 0.0)
+    reflector = Reflector(cast(Any, None), "/pods", lambda raw: raw, beat_s=60.0)
+    pace = interval.Pace()
+    task = asyncio.ensure_future(
+        reflector._has_news() if waits == "for objects" else pace.sleep(60.0)
+    )
+    for _ in range(5):
+        await asyncio.sleep(0)
+    reflector._news.set()
+    pace.wake()
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    had_ended = task.done()
+    task.cancel()
+    await asyncio.wait({task}, timeout=1.0)
+    assert had_ended or task.cancelled()

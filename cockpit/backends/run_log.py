@@ -174,7 +174,8 @@ class AllLogs:
             async with asyncio.timeout(CATCH_UP_S):
                 while self._behind:
                     self._arrival.clear()
-                    await asyncio.wait_for(self._arrival.wait(), waited_s)
+                    async with asyncio.timeout(waited_s):  # as in `Pace.sleep`
+                        await self._arrival.wait()
                     waited_s = QUIET_S
 
     def _order(self, at: int) -> int:

@@ -88,8 +88,10 @@ class Pace:
         with self._lock:
             self._waiting[woken] = asyncio.get_running_loop()
         try:
+            # Not `wait_for`: until Python 3.12 it hides a cancellation that comes with `wake`.
             with suppress(TimeoutError):
-                await asyncio.wait_for(woken.wait(), left_s)
+                async with asyncio.timeout(left_s):
+                    await woken.wait()
         finally:
             with self._lock:
                 self._waiting.pop(woken, None)

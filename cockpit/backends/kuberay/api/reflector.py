@@ -113,7 +113,9 @@ class Reflector(Generic[T]):
     async def _has_news(self) -> bool:
         """Wait for changes; return False when only `beat_s` has passed."""
         try:
-            await asyncio.wait_for(self._news.wait(), self._beat_s)
+            # Not `wait_for`: until Python 3.12 it hides a cancellation that comes with news.
+            async with asyncio.timeout(self._beat_s):
+                await self._news.wait()
         except TimeoutError:
             return False
         self._news.clear()
