@@ -153,6 +153,7 @@ def test_without_trials_one_sentence_reports_it(
 
 @pytest.mark.slow
 @pytest.mark.ray
+@pytest.mark.timed  # the dashboard has to answer within 10 s
 def test_logs_of_ranks_driver_and_raylets_are_merged_by_time(
     job: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
