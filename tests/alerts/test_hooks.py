@@ -169,12 +169,14 @@ def test_a_slow_hook_blocks_nothing_and_its_queue_is_bounded(tmp_path: Path) -> 
     slow = Hook(command=(f"while [ ! -e {block} ]; do sleep 0.02; done",), shell=True)
     hooks = Hooks((slow,), events.append)
     began = time.monotonic()
-    for _ in range(3 * WAITING):
-        hooks.notify(alert())
-    assert time.monotonic() - began < 1.0
-    assert hooks.dropped >= 2 * WAITING - 1
-    block.touch()
-    hooks.close(DEADLINE_S)
+    try:
+        for _ in range(3 * WAITING):
+            hooks.notify(alert())
+        assert time.monotonic() - began < 1.0
+        assert hooks.dropped >= 2 * WAITING - 1
+    finally:
+        block.touch()
+        hooks.close(DEADLINE_S)
 
 
 def test_hooks_are_reported_from_their_severity_on_and_of_the_end_if_they_want(
