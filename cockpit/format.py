@@ -137,15 +137,22 @@ def count(value: int | None) -> str:
     return DASH if value is None else f"{value:,}"
 
 
+_VOWELS = frozenset("aeiou")
+
+
 def plural(number: float, noun: str) -> str:
-    """`1 step`, `20,000 steps`, `2 processes`: of a noun whose plural ends in s."""
+    """`1 step`, `20,000 steps`, `2 processes`, `3 tries`: of a noun whose plural ends in s."""
     shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
     return f"{shown} {inflected(number, noun)}"
 
 
 def inflected(number: float, noun: str) -> str:
     """`step`, `steps`: the noun alone, before a list of what is counted."""
-    return noun if number == 1 else f"{noun}{'es' if noun.endswith('s') else 's'}"
+    if number == 1:
+        return noun
+    if noun.endswith("y") and noun[-2:-1] not in _VOWELS:
+        return f"{noun[:-1]}ies"
+    return f"{noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def verb(number: float, form: str) -> str:

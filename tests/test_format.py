@@ -109,6 +109,11 @@ def test_plurals_and_lists_of_ranks() -> None:
         "20,000 steps",
     ]
     assert format.plural(0.5, "CPU") == "0.5 CPUs"
+    assert [format.plural(count, "failed try") for count in (1, 3)] == [
+        "1 failed try",
+        "3 failed tries",
+    ]
+    assert format.plural(2, "day") == "2 days"
     assert format.ranks([3]) == "rank 3"
     assert format.ranks([5, 1, 2]) == "ranks 1, 2, 5"
     assert format.ranks(range(40), most=2) == "ranks 0, 1, … (40)"

@@ -36,6 +36,7 @@ from cockpit.model.event import Event
 from cockpit.model.new_cluster import NewCluster
 from cockpit.model.scale import ScaleRequest
 from cockpit.model.text import clean, one_line
+from cockpit.sources.polling.shared_call import SharedCall
 
 T = TypeVar("T")
 
@@ -75,7 +76,7 @@ class KubeRayBackend:
         self.client = KubeClient(credentials)
         self._kinds = KINDS if kinds is None else kinds
         self._dashboards = Dashboards(self.client, dashboard_url, token_secret)
-        self._route: asyncio.Task[DashboardRoute] | None = None
+        self._route = SharedCall(self._find_dashboard)
         self._who: str | None = None
         self._watching: ClusterWatch | None = None
 
@@ -261,9 +262,7 @@ class KubeRayBackend:
 
     async def dashboard(self) -> DashboardRoute:
         """Return a route that has just responded. Calls at the same time share one search."""
-        if self._route is None or self._route.done():
-            self._route = asyncio.create_task(self._find_dashboard())
-        return await asyncio.shield(self._route)
+        return await self._route.result()
 
     async def _find_dashboard(self) -> DashboardRoute:
         # The result of a watch costs no request.
@@ -280,9 +279,7 @@ class KubeRayBackend:
         return await access.capabilities(self.client, self._ref)
 
     async def aclose(self) -> None:
-        if self._route is not None:
-            self._route.cancel()
-            await asyncio.wait([self._route])
+        await self._route.aclose()
         await self._dashboards.aclose()
         await self.client.aclose()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from cockpit.backends.kuberay.api.client import KubeClient, KubeError
@@ -39,6 +40,7 @@ from cockpit.model.event import (
 )
 from cockpit.model.run import Job
 from cockpit.model.text import one_line
+from cockpit.sources.polling.shared_call import SharedCall
 
 SOURCE = "backend"
 REASONS = 20
@@ -55,27 +57,22 @@ class OneShotBackend(KubeRayBackend):
     The cluster's object is read once, for the state and for the route to the dashboard.
     """
 
-    _reading: asyncio.Task[Any] | None = None
+    @cached_property
+    def _object(self) -> SharedCall[Any]:
+        return SharedCall(lambda: self.client.get(self._path), keep=True)
 
     async def watch(self) -> AsyncIterator[Event]:
-        for event in await one_shot_events(self.client, self.ref, self._kinds, self._read()):
+        read = self._object.result()
+        for event in await one_shot_events(self.client, self.ref, self._kinds, read):
             yield event
         await asyncio.Event().wait()
 
     async def aclose(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.wait([self._reading])
+        await self._object.aclose()
         await super().aclose()
 
     async def _raw(self) -> Any:
-        return await self._of_cluster(self._read())
-
-    async def _read(self) -> Any:
-        failed = self._reading is not None and self._reading.done() and self._reading.exception()
-        if self._reading is None or failed:
-            self._reading = asyncio.create_task(self.client.get(self._path))
-        return await asyncio.shield(self._reading)
+        return await self._of_cluster(self._object.result())
 
 
 async def one_shot_events(

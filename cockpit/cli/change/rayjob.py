@@ -19,6 +19,7 @@ from cockpit.cli.change.rayjob_start import (
 )
 from cockpit.cli.options import connect
 from cockpit.cli.output import tables
+from cockpit.format import plural
 from cockpit.launch.rayjob import RayJobOptions
 from cockpit.launch.submission import LaunchSpec
 from cockpit.model.error import ExitCode
@@ -117,7 +118,6 @@ def _ended(session: Session, name: str) -> int:
         print(f"RayJob {name} was deleted.", file=sys.stderr)
         return int(ExitCode.FAILED)
     message = f": {job.message}" if job.message and job.status is not JobStatus.SUCCEEDED else ""
-    failed = f"{job.failed} failed {'try' if job.failed == 1 else 'tries'}"
-    tries = f" after {failed}" if job.failed and job.retries else ""
+    tries = f" after {plural(job.failed, 'failed try')}" if job.failed and job.retries else ""
     print(f"RayJob {name} is {job.status.value}{tries}{message}", file=sys.stderr)
     return int(ExitCode.DONE if job.status is JobStatus.SUCCEEDED else ExitCode.FAILED)

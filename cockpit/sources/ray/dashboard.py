@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -22,6 +23,7 @@ from cockpit.model.run import Job
 from cockpit.model.serve import Deployment
 from cockpit.model.text import one_line
 from cockpit.model.waiting import AutoscalerReport
+from cockpit.sources.polling.shared_call import SharedCall
 from cockpit.sources.ray import answers
 from cockpit.sources.ray.answers import TrainRun
 from cockpit.sources.ray.http import AnswerError, DashboardClient, MissingError, NoDataError
@@ -66,12 +68,12 @@ class Submission(Struct, frozen=True):
 class Dashboard(DashboardClient):
     """Jobs, nodes, runs and logs, as one Ray dashboard has them."""
 
-    _listing: asyncio.Task[tuple[Node, ...]] | None = None
+    @cached_property
+    def _listing(self) -> SharedCall[tuple[Node, ...]]:
+        return SharedCall(self._nodes)
 
     async def aclose(self) -> None:
-        if self._listing is not None:
-            self._listing.cancel()
-            await asyncio.wait([self._listing])
+        await self._listing.aclose()
         await super().aclose()
 
     async def version(self) -> Version:
@@ -86,9 +88,7 @@ class Dashboard(DashboardClient):
 
         Calls at the same time share it: two sources begin with the nodes.
         """
-        if self._listing is None or self._listing.done():
-            self._listing = asyncio.create_task(self._nodes())
-        return await asyncio.shield(self._listing)
+        return await self._listing.result()
 
     async def _nodes(self) -> tuple[Node, ...]:
         # Without `nocache` Ray may return a cached response of any age (aiohttp_cache in
