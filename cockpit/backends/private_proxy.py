@@ -24,7 +24,7 @@ from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError
 from cockpit.model.secret import without_credentials
 from cockpit.model.text import one_line
-from cockpit.sources.http.peer_check import extensions
+from cockpit.sources.http.extensions import extensions
 from cockpit.sources.server_settings import is_loopback
 
 if TYPE_CHECKING:

@@ -242,6 +242,8 @@ class DashboardRoute:
     headers: dict[str, str] = dataclasses.field(default_factory=dict, repr=False)
     tls: ssl.SSLContext | None = dataclasses.field(default=None, repr=False, compare=False)
     """For https: the trusted certificates and the client's certificate. None: the system's."""
+    server_name: str = ""
+    """Whose certificate is expected; empty: that of the URL's host."""
     socket_path: str = ""
     """A Unix socket to connect to instead of the URL's host (cockpit's own port-forward)."""
     proxy: str = dataclasses.field(default="", repr=False)

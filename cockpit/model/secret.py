@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from cockpit.model.error import UsageError
 
@@ -29,29 +30,12 @@ _OPTION = (
 )
 """After dashes, also a short name."""
 _ASSIGNED = rf"(?:[\w.-]{{1,40}}=)?{_NAME}="
-_NAMED = re.compile(
-    rf"'(?P<single>{_ASSIGNED})(?:[^']|'\"'\"')*(?:'|$)"
-    rf"|\"(?P<double>{_ASSIGNED})(?:[^\"\\]|\\.)*(?:\"|$)"
-    rf"|(?P<option>(?<![\w.-])--?{_OPTION}(?:=|(?:\s|\\\n)+))(?!--)(?:{_QUOTED}|{_BARE})"
-    # From the keyword on: to try each beginning of a name takes 40 times as long.
-    rf"|(?P<name>{_KEYWORD}[\"']?\]?\s*(?:=>|[=:])\s*)(?:{_QUOTED}|{_BARE})",
-    re.IGNORECASE,
-)
 _PASSWORD_OPTIONS = {
     r"(?:mysql|mariadb|mongo)[\w-]*|sshpass|login": "-p",  # `docker login`
     "redis-cli": "-a",
     "curl": "-u",
 }
 """Programs, and the one-letter option whose value is a password."""
-_SHORT = re.compile(
-    "(?P<program>"
-    + "|".join(
-        rf"(?<![\w.-])(?:{program})\s(?:[^|;&\n]{{0,200}}?\s)??(?=['\"]?{option})"
-        for program, option in _PASSWORD_OPTIONS.items()
-    )
-    + r")(?:'(?P<single>-\w)(?:[^']|'\"'\"')*(?:'|$)|\"(?P<double>-\w)(?:[^\"\\]|\\.)*(?:\"|$)"
-    rf"|(?P<bare>-\w\s*)(?:{_QUOTED}|{_BARE}))"
-)
 _SECRET_WORD = re.compile(rf"(?P<name>{_ASSIGNED}).+", re.IGNORECASE | re.DOTALL)
 _HEADER = re.compile(
     # "Basic authentication required" is prose.
@@ -74,13 +58,39 @@ _PRIVATE_KEY = re.compile(
 _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 
 
+@cache
+def _named() -> re.Pattern[str]:
+    # Compiled at the first use: it takes 3 ms, and most short verbs do without.
+    return re.compile(
+        rf"'(?P<single>{_ASSIGNED})(?:[^']|'\"'\"')*(?:'|$)"
+        rf"|\"(?P<double>{_ASSIGNED})(?:[^\"\\]|\\.)*(?:\"|$)"
+        rf"|(?P<option>(?<![\w.-])--?{_OPTION}(?:=|(?:\s|\\\n)+))(?!--)(?:{_QUOTED}|{_BARE})"
+        # From the keyword on: to try each beginning of a name takes 40 times as long.
+        rf"|(?P<name>{_KEYWORD}[\"']?\]?\s*(?:=>|[=:])\s*)(?:{_QUOTED}|{_BARE})",
+        re.IGNORECASE,
+    )
+
+
+@cache
+def _short() -> re.Pattern[str]:
+    return re.compile(
+        "(?P<program>"
+        + "|".join(
+            rf"(?<![\w.-])(?:{program})\s(?:[^|;&\n]{{0,200}}?\s)??(?=['\"]?{option})"
+            for program, option in _PASSWORD_OPTIONS.items()
+        )
+        + r")(?:'(?P<single>-\w)(?:[^']|'\"'\"')*(?:'|$)|\"(?P<double>-\w)(?:[^\"\\]|\\.)*(?:\"|$)"
+        rf"|(?P<bare>-\w\s*)(?:{_QUOTED}|{_BARE}))"
+    )
+
+
 def masked(text: str) -> str:
     """Return the text with `***` in place of secrets: values of secret names, and known forms.
 
     A value follows its name after `=`, `:` or `=>`, or as the next argument
     (`--token abc`). In case of doubt, more is masked than the value.
     """
-    return _NAMED.sub(_hidden, _SHORT.sub(_hidden_option, without_credentials(text)))
+    return _named().sub(_hidden, _short().sub(_hidden_option, without_credentials(text)))
 
 
 def without_credentials(text: str, secrets: Iterable[str] = ()) -> str:

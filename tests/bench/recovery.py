@@ -4,10 +4,11 @@ Each case is a real run with 2 ranks, of `training.jobs.checkpointed` or of a sc
 (tests/training/scripts/plain_torch.py), on local pods, with `--on testbed` on those of the test
 Kubernetes, or with `--on hosts` on hosts that are namespaces. Under each profile it gets a cluster
 of its own, with the profile's settings in pods and job. Then drills, one after the other, each when
-the run has settled: all pods ready, all ranks stepping, for SETTLE_S. With `--by-turns` each drill
-has a new cluster, and the profiles alternate, so that a change of the load affects both. The
-instants are those that cockpit shows (`cockpit.insight.recovery.measurement`). It takes more than
-an hour; what a file of `--rows` has already is not measured again.
+the run has settled: all pods ready, all ranks stepping, for SETTLE_S, and, with the fast profile, a
+spare process in each pod that can run a rank, which takes minutes on a busy machine. With
+`--by-turns` each drill has a new cluster, and the profiles alternate, so that a change of the load
+affects both. The instants are those that cockpit shows (`cockpit.insight.recovery.measurement`). It
+takes more than an hour; what a file of `--rows` has already is not measured again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,7 +38,7 @@ from cockpit.drills.plan.kill import plan_kill
 from cockpit.insight.recovery.measurement import is_settled, recovery
 from cockpit.insight.recovery.pace import pace_before, step_at
 from cockpit.launch import submission
-from cockpit.model.cluster import ClusterRef, Resources
+from cockpit.model.cluster import ClusterRef, NodeType, Resources
 from cockpit.model.drill import Drill, Milestone, Recovery
 from cockpit.model.recovery import PROFILES, RecoveryProfile
 from cockpit.session import builder
@@ -69,6 +70,7 @@ new step, besides the usual time of the steps that it has to repeat."""
 RECORD_S = 2.0
 """A rank sends a record each second."""
 START_TIMEOUT_S = 600.0
+SPARES_EVERY_S = 2.0
 NUMBERED_TIMEOUT_S = 10.0
 NOTHING = "none"
 """The budget of an attempt that did not fail."""
@@ -239,6 +241,8 @@ def measure(
         for number in range(drills):
             began_s = session.clock()
             _settle(session, case)
+            if profile.callbacks and place != "testbed":
+                _wait_for_spares(session)
             checkpoint = _checkpoint_step(session.store)
             drill = session.call(_inject(session, case, rank=RANKS - 1 - number % RANKS))
             measured = _follow(session, drill)
@@ -312,6 +316,43 @@ def _failures(run: RunView) -> int:
     return sum(
         view.ended_s is not None and view.budget != NOTHING for view in run.attempts.values()
     )
+
+
+def _wait_for_spares(session: Session) -> None:
+    """Until each worker pod has a process that its fork server has made and that has no task.
+
+    The pods' processes are those of this machine, with the pod in the path of the session.
+    """
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while lacking := _workers(session.store) - _pods_with_spares():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"pods without a spare process: {lacking}")
+        session.wait(lambda store: False, SPARES_EVERY_S)
+
+
+def _workers(store: Store) -> set[str]:
+    """Ready pods, by the last part of their names."""
+    return {
+        pod.name.rpartition("-")[2]
+        for pod in store.pods.values()
+        if pod.ready and pod.node_type is NodeType.WORKER
+    }
+
+
+def _pods_with_spares() -> set[str]:
+    argvs: dict[str, list[bytes]] = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            argvs[process.name] = (process / "cmdline").read_bytes().split(b"\0")
+    found = set()
+    for pid in (pid for pid, argv in argvs.items() if argv[0] == b"ray::IDLE"):
+        with suppress(OSError):
+            parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+            server = argvs.get(parent, [])
+            if b"--serve" in server:  # before the directory of the pod's session
+                directory = server[server.index(b"--serve") + 1]
+                found.add(Path(directory.decode()).parent.parent.name)
+    return found
 
 
 def _checkpoint_step(store: Store) -> int:

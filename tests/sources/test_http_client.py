@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import NotAllowedError, UnreachableError
 from cockpit.sources.http import client
 from cockpit.sources.ray.http import AnswerError, Http, NoDataError
+from tests.cluster.certificates import Authority
 from tests.sources.raw_server import RawServer, http
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -102,6 +105,50 @@ async def test_query_that_is_sent_as_a_kept_connection_ends_is_sent_again() -> N
         with pytest.raises(UnreachableError, match="closed the connection without"):
             await http.ask("POST", "/jobs", body={})
     assert [len(heads) for heads in server.received] == [2, 2]
+
+
+async def test_clients_of_a_loop_share_connections_and_each_closes_those_it_used_last() -> None:
+    async with Connections().serve() as server:
+        first, second = Http(route(server.address)), Http(route(server.address))
+        await first.ask("GET", "/nodes")
+        await second.ask("GET", "/jobs")
+        assert [len(heads) for heads in server.received] == [2]
+        await first.aclose()
+        await second.ask("GET", "/jobs")
+        assert [len(heads) for heads in server.received] == [3]
+        await second.aclose()
+        await asyncio.wait_for(server.closed.wait(), 5.0)
+
+
+async def test_connection_whose_peer_was_not_checked_is_not_used_where_it_has_to_be() -> None:
+    checks: list[None] = []
+    async with Connections().serve() as server:
+        checked = route(server.address, lambda: checks.append(None))
+        async with Http(route(server.address)) as free, Http(checked) as http:
+            await free.ask("GET", "/nodes")
+            await http.ask("GET", "/nodes")
+            await http.ask("GET", "/nodes")
+            assert len(checks) == 1
+    assert [len(heads) for heads in server.received] == [1, 2]
+
+
+@pytest.mark.parametrize("proxied", [False, True], ids=["direct", "httpx"])
+async def test_certificate_of_another_name_is_expected_if_the_route_has_it(
+    tmp_path: Path, proxied: bool
+) -> None:
+    authority = Authority(tmp_path)
+    own = authority.sign("server", hosts=["kubernetes.default"])
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(own.certificate, own.key)
+    trusted = ssl.create_default_context(cafile=authority.certificate)
+    transport = httpx.AsyncHTTPTransport(verify=trusted) if proxied else None
+    async with RawServer(lambda _: http(200, b"{}"), tls=tls).serve() as server:
+        named = DashboardRoute(server.url, tls=trusted, server_name="kubernetes.default")
+        async with Http(named, transport=transport) as client:
+            assert await client.ask("GET", "/nodes") == {}
+        async with Http(DashboardRoute(server.url, tls=trusted), transport=transport) as client:
+            with pytest.raises(UnreachableError):
+                await client.ask("GET", "/nodes")
 
 
 async def test_query_of_the_address_is_kept() -> None:

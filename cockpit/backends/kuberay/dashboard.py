@@ -17,7 +17,7 @@ from cockpit.backends.kuberay.api.fields import checked, is_label, mapping
 from cockpit.backends.kuberay.api.port_forward import PortForward
 from cockpit.backends.kuberay.resources.raycluster import RayCluster
 from cockpit.backends.ray_token import dashboard_address, ray_token
-from cockpit.model.cluster import DashboardRoute
+from cockpit.model.cluster import ClusterRef, DashboardRoute
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
 from cockpit.model.secret import sendable
 from cockpit.model.text import one_line
@@ -44,9 +44,24 @@ class Dashboards:
         self._looked_s = float("-inf")
         self._forward: PortForward | None = None
         self._forward_to = ""
+        self._begun: tuple[str, asyncio.Task[CockpitError | None]] | None = None
 
     async def aclose(self) -> None:
+        if self._begun is not None:
+            self._begun[1].cancel()
+            await asyncio.wait([self._begun[1]])
         await self._end_forward()
+
+    def begin(self, cluster: ClusterRef) -> None:
+        """Try the service proxy before the cluster's object is known, on the running loop.
+
+        For a single query: `route` uses the result if the object names the service that KubeRay
+        makes for a head by default.
+        """
+        service = f"{cluster.name}-head-svc"
+        if not self._url and is_label(service):
+            path = _proxy_path(cluster.namespace, service)
+            self._begun = path, asyncio.create_task(self._refused_at(path))
 
     async def route(self, cluster: RayCluster, head_pod: HeadPod) -> DashboardRoute:
         """Return a route that has just responded.
@@ -83,11 +98,21 @@ class Dashboards:
                 f"RayCluster {cluster.name} has a head service with an invalid name.",
                 f"status.head.serviceName has an invalid name: {one_line(cluster.head_service)!r}",
             )
-        if self._works != "proxy":
-            try:
-                await self._client.text(f"{_proxy_path(cluster)}/api/authentication_mode")
-            except (KubeError, ForbiddenError, UnreachableError) as error:
-                return error
+        if self._works == "proxy":
+            return None
+        path = _path_of(cluster)
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            if begun[0] == path:
+                return await begun[1]
+            begun[1].cancel()
+        return await self._refused_at(path)
+
+    async def _refused_at(self, path: str) -> CockpitError | None:
+        try:
+            await self._client.text(f"{path}/api/authentication_mode")
+        except (KubeError, ForbiddenError, UnreachableError) as error:
+            return error
         return None
 
     async def _by_proxy(self, cluster: RayCluster, token: str) -> DashboardRoute:
@@ -97,9 +122,10 @@ class Dashboards:
         if token:
             headers["X-Ray-Authorization"] = f"Bearer {token}"
         return DashboardRoute(
-            credentials.server + _proxy_path(cluster),
+            credentials.server + _path_of(cluster),
             headers,
             tls=await credentials.tls(),
+            server_name=credentials.server_name,
             proxy=credentials.proxy,
             via="service proxy",
         )
@@ -176,13 +202,14 @@ class Dashboards:
             ) from error
 
 
-def _proxy_path(cluster: RayCluster) -> str:
+def _path_of(cluster: RayCluster) -> str:
+    return _proxy_path(cluster.namespace, cluster.head_service, tls=cluster.tls)
+
+
+def _proxy_path(namespace: str, service: str, *, tls: bool = False) -> str:
     """Of the dashboard, below the API server's address."""
-    scheme = "https:" if cluster.tls else ""
-    return (
-        f"/api/v1/namespaces/{cluster.namespace}/services/"
-        f"{scheme}{cluster.head_service}:{PORT}/proxy"
-    )
+    scheme = "https:" if tls else ""
+    return f"/api/v1/namespaces/{namespace}/services/{scheme}{service}:{PORT}/proxy"
 
 
 def _is_down(error: CockpitError) -> bool:

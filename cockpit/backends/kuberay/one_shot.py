@@ -27,7 +27,7 @@ from cockpit.backends.kuberay.resources.health import health, health_alone
 from cockpit.backends.kuberay.resources.raycluster import RayCluster, ray_cluster
 from cockpit.backends.kuberay.watch import rayjob_of
 from cockpit.model.clock import server_time
-from cockpit.model.cluster import ClusterHealth, ClusterRef, NodeType, Pod, PodPhase
+from cockpit.model.cluster import ClusterHealth, ClusterRef, DashboardRoute, NodeType, Pod, PodPhase
 from cockpit.model.error import CockpitError
 from cockpit.model.event import (
     ClusterSeen,
@@ -66,6 +66,10 @@ class OneShotBackend(KubeRayBackend):
         for event in await one_shot_events(self.client, self.ref, self._kinds, read):
             yield event
         await asyncio.Event().wait()
+
+    async def _find_dashboard(self) -> DashboardRoute:
+        self._dashboards.begin(self.ref)
+        return await super()._find_dashboard()
 
     async def aclose(self) -> None:
         await self._object.aclose()

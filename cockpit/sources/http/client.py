@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import quote, urlencode, urlsplit
+from weakref import WeakKeyDictionary
 
 import h11
 from msgspec import Struct
@@ -23,7 +24,7 @@ from msgspec import Struct
 from cockpit.format import in_seconds
 
 KEPT = 10
-"""Connections without a request that are kept open."""
+"""Connections without a request that are kept open to one origin."""
 KEPT_S = 5.0
 """How long they are kept: a server closes one that is idle, Ray's after 75 s."""
 READ_BYTES = 1 << 16
@@ -112,17 +113,24 @@ class Response:
                 yield bytes(event.data)
 
 
+_kept: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Connection]] = WeakKeyDictionary()
+"""Connections without a request: those of all clients of a loop. The API server and the dashboard
+behind its proxy are one origin, and a TLS handshake takes as long as a request."""
+
+
 class Client:
-    """A pool of connections. Belongs to the event loop of its first request."""
+    """Requests on kept connections. Belongs to the event loop of its first request."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self._headers = headers
-        self._kept: list[_Connection] = []
 
     async def aclose(self) -> None:
-        """Return when all sockets are closed."""
-        while self._kept:
-            await self._kept.pop().aclose()
+        """Return when all sockets are closed that this client was the last to use."""
+        kept = _kept_here()
+        own = [connection for connection in kept if connection.user is self]
+        kept[:] = [connection for connection in kept if connection.user is not self]
+        for connection in own:
+            await connection.aclose()
 
     @asynccontextmanager
     async def stream(
@@ -148,7 +156,7 @@ class Client:
         if content is not None or method not in ("GET", "HEAD"):
             fields["Content-Length"] = str(len(content or b""))
         target = _target(url, params)
-        kept = self._reusable(to)
+        kept = _reusable(to, checked=check_peer is not None)
         connection = kept or await _connect(to, connect_s, check_peer)
         try:
             connection.read_s = read_s
@@ -164,27 +172,35 @@ class Client:
                 head = await connection.head(method, target, fields, content)
             yield Response(connection, head)
         finally:
-            if connection.is_done and len(self._kept) < KEPT:
+            kept_now = _kept_here()
+            if connection.is_done and sum(each.to == to for each in kept_now) < KEPT:
                 connection.idle_since_s = time.monotonic()
-                self._kept.append(connection)
+                connection.user = self
+                kept_now.append(connection)
             else:
                 connection.close()
 
-    def _reusable(self, to: Origin) -> _Connection | None:
-        """A kept connection to this origin; those that are not to be used again are closed."""
-        now_s = time.monotonic()
-        kept, self._kept = self._kept, []
-        found = None
-        for connection in reversed(kept):
-            if not connection.is_open or now_s - connection.idle_since_s >= KEPT_S:
-                connection.close()
-            elif found is None and connection.to == to:
-                found = connection
-            else:
-                self._kept.insert(0, connection)
-        if found is not None:
-            found.http.start_next_cycle()
-        return found
+
+def _kept_here() -> list[_Connection]:
+    return _kept.setdefault(asyncio.get_running_loop(), [])
+
+
+def _reusable(to: Origin, *, checked: bool) -> _Connection | None:
+    """A kept connection to this origin; those that are not to be used again are closed."""
+    now_s = time.monotonic()
+    kept = _kept_here()
+    listed, found = kept.copy(), None
+    kept.clear()
+    for connection in reversed(listed):
+        if not connection.is_open or now_s - connection.idle_since_s >= KEPT_S:
+            connection.close()
+        elif found is None and connection.to == to and connection.is_checked >= checked:
+            found = connection
+        else:
+            kept.insert(0, connection)
+    if found is not None:
+        found.http.start_next_cycle()
+    return found
 
 
 async def _connect(
@@ -212,6 +228,7 @@ async def _connect(
         raise ConnectionError(f"no connection within {in_seconds(connect_s)}") from error
     connection = _Connection(to, *opened)
     if check_peer is not None:
+        connection.is_checked = True
         try:
             check_peer()
         except BaseException:
@@ -229,6 +246,10 @@ class _Connection:
         self.http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES)
         self.read_s: float | None = None
         self.idle_since_s = 0.0
+        self.user: Client | None = None
+        """Of its last request."""
+        self.is_checked = False
+        """Whether its peer was, by `check_peer`."""
 
     @property
     def is_done(self) -> bool:

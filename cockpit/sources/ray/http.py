@@ -33,7 +33,7 @@ from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError,
 from cockpit.model.secret import sendable, without_credentials
 from cockpit.model.text import one_line
 from cockpit.sources.http import bounded_body, failures
-from cockpit.sources.http.peer_check import async_extensions
+from cockpit.sources.http.extensions import async_extensions
 
 if TYPE_CHECKING:
     import httpx
@@ -261,7 +261,12 @@ class Http:
             return None
         if _uses_environment(route) and client.has_proxy():
             return None
-        return client.origin(route.base_url, tls=route.tls, socket_path=route.socket_path)
+        return client.origin(
+            route.base_url,
+            tls=route.tls,
+            socket_path=route.socket_path,
+            server_name=route.server_name,
+        )
 
     def _client(self, route: DashboardRoute) -> httpx.AsyncClient:
         import httpx

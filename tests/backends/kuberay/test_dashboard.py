@@ -19,7 +19,7 @@ from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, Kube
 from cockpit.backends.kuberay.api.credentials import Credentials
 from cockpit.backends.kuberay.api.kubeconfig import KubeContext
 from cockpit.backends.kuberay.resources.raycluster import RayCluster
-from cockpit.model.cluster import DashboardRoute
+from cockpit.model.cluster import ClusterRef, DashboardRoute
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
 from cockpit.sources.ray.http import Http
 from tests.backends.kuberay.by_hand import Place
@@ -138,9 +138,10 @@ class Scripted:
         self.credentials = Credentials(context)
         self.refused = refused
         self.tried = asyncio.Event()
+        self.paths: list[str] = []
 
     async def text(self, path: str) -> str:
-        assert path.endswith("/services/demo-head-svc:8265/proxy/api/authentication_mode")
+        self.paths.append(path)
         self.tried.set()
         if self.refused is not None:
             raise self.refused
@@ -152,17 +153,38 @@ class Scripted:
         return {"data": {"auth_token": base64.b64encode(TOKEN.encode()).decode()}}
 
 
+CLUSTER = RayCluster("demo", "ml", "1", 0.0, (), token_secret="demo", head_service="demo-head-svc")
+
+
 async def searched(client: Scripted, head_pod: routes.HeadPod) -> DashboardRoute:
     dashboards = routes.Dashboards(cast("KubeClient", client))
-    cluster = RayCluster(
-        "demo", "ml", "1", 0.0, (), token_secret="demo", head_service="demo-head-svc"
-    )
     async with asyncio.timeout(10):
-        return await dashboards.route(cluster, head_pod)
+        return await dashboards.route(CLUSTER, head_pod)
 
 
 async def no_pod() -> str:
     raise KubeError("pods is forbidden", status=403)
+
+
+@pytest.mark.parametrize(("name", "tries"), [("demo", 1), ("other", 2)])
+async def test_proxy_can_be_tried_before_the_cluster_is_known(name: str, tries: int) -> None:
+    client = Scripted()
+    dashboards = routes.Dashboards(cast("KubeClient", client))
+    dashboards.begin(ClusterRef("kuberay", name, "ml", "prod"))
+    async with asyncio.timeout(10):
+        await client.tried.wait()
+        route = await dashboards.route(CLUSTER, no_pod)
+        await dashboards.aclose()
+    assert route.via == "service proxy"
+    assert len(client.paths) == tries
+    assert client.paths[-1].endswith("/services/demo-head-svc:8265/proxy/api/authentication_mode")
+
+
+async def test_try_that_was_begun_ends_with_the_search() -> None:
+    dashboards = routes.Dashboards(cast("KubeClient", Scripted()))
+    dashboards.begin(ClusterRef("kuberay", "demo", "ml", "prod"))
+    await dashboards.aclose()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_token_is_read_while_the_proxy_is_tried() -> None:

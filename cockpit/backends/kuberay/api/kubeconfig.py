@@ -6,7 +6,6 @@ status` may take, and it is not installed with cockpit: see `auth_provider`.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -50,6 +49,8 @@ class KubeConfig(Struct, frozen=True):
         for context in self.contexts:
             if context.name == wanted:
                 return context
+        import difflib  # 5 ms, for an error
+
         names = [context.name for context in self.contexts]
         near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.4) or names[:6]
         if not wanted:

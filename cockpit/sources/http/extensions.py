@@ -1,4 +1,7 @@
-"""httpx's hook into each connection that it opens: a route checks its peer before it sends."""
+"""What httpx does with each connection to a route: the name of the certificate, and its check.
+
+A route may check its peer before anything is sent.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ def extensions(route: DashboardRoute) -> dict[str, Any]:
     """Return the extensions of a request of httpx.Client."""
     check = route.check_peer
     if check is None:
-        return {}
+        return _server_name(route)
 
     def trace(event: str, info: Mapping[str, Any]) -> None:
         if event == OPEN:
@@ -26,14 +29,14 @@ def extensions(route: DashboardRoute) -> dict[str, Any]:
                 info["return_value"].close()
                 raise
 
-    return {"trace": trace}
+    return {"trace": trace, **_server_name(route)}
 
 
 def async_extensions(route: DashboardRoute) -> dict[str, Any]:
     """Return the extensions of a request of httpx.AsyncClient, which awaits its hook."""
     check = route.check_peer
     if check is None:
-        return {}
+        return _server_name(route)
 
     async def trace(event: str, info: Mapping[str, Any]) -> None:
         if event == OPEN:
@@ -43,4 +46,8 @@ def async_extensions(route: DashboardRoute) -> dict[str, Any]:
                 await info["return_value"].aclose()
                 raise
 
-    return {"trace": trace}
+    return {"trace": trace, **_server_name(route)}
+
+
+def _server_name(route: DashboardRoute) -> dict[str, str]:
+    return {"sni_hostname": route.server_name} if route.server_name else {}
