@@ -131,8 +131,12 @@ class Node(Struct, frozen=True):
     object_store_total_bytes: int | None = None
 
 
+CONNECTING = "connecting"
+"""The reason of a host that has not answered yet: nothing is known of it."""
+
+
 class KubernetesNode(Struct, frozen=True):
-    """A Kubernetes node."""
+    """A Kubernetes node, or a host that is reached over SSH."""
 
     name: str
     ready: bool
@@ -142,7 +146,7 @@ class KubernetesNode(Struct, frozen=True):
     """One line: why it is not ready, or its pressure condition."""
     ip: str = ""
     version: str = ""
-    """The version of the kubelet."""
+    """The version of the kubelet; of a host, that of its kernel."""
     type: str = ""
     """The instance type, such as `p4d.24xlarge`; empty if it is not known."""
     created_s: float = 0.0

@@ -44,6 +44,11 @@ class ViewState(Struct, frozen=True):
     def on_kubernetes(self) -> bool:
         return self.ref is not None and self.ref.backend == "kuberay"
 
+    @property
+    def lists_nodes(self) -> bool:
+        """Whether the backend lists what the pods run on: K8s nodes, or hosts."""
+        return self.ref is not None and self.ref.backend in ("kuberay", "ssh")
+
 
 class Target(Struct, frozen=True):
     """The selected object."""

@@ -150,7 +150,7 @@ def view(count: int = MANY) -> list[Line]:
         answered = asyncio.run(all_answered_s(hosts))
         with Terminal([COCKPIT, "--hosts", hosts.path]) as terminal:
             terminal.type("9")
-            rows = terminal.wait_for("host-1") - terminal.began_s
+            rows = terminal.wait_for("host-1 ") - terminal.began_s
             terminal.bytes_in(VIEWED_S)
             cpu, began = cpu_of(terminal.pid), time.monotonic()
             terminal.bytes_in(VIEWED_S)

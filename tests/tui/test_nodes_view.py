@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cockpit.model.event import NodesListed
+from cockpit.insight.nodes.suspects import suspects
+from cockpit.model.cluster import CONNECTING, ClusterHealth, ClusterRef, KubernetesNode
+from cockpit.model.event import ClusterSeen, KubernetesNodesListed, NodesListed
 from cockpit.tui.views.nodes.rows import ray_rows
 from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import GIB, START_S
@@ -59,3 +61,24 @@ async def test_without_nodes_the_reason_is_shown(cockpit: Open) -> None:
     async with cockpit(at_s=1) as seen:
         await seen.press("9")
         await seen.sees("No Ray nodes yet: waiting for the dashboard.")
+
+
+async def test_hosts_are_listed_as_nodes_and_one_that_has_not_answered_is_not_suspect(
+    cockpit: Open,
+) -> None:
+    async with cockpit(at_s=1) as seen:
+        hosts = ClusterRef("ssh", "lab", context="/etc/hosts.toml")
+        lost = "not reached"
+        nodes = (
+            KubernetesNode("host-0", ready=True, cpus=64),
+            KubernetesNode("host-1", ready=False, reason=CONNECTING),
+            KubernetesNode("host-2", ready=False, reason=lost),
+        )
+        state = ClusterHealth.UNKNOWN
+        seen.app.store.apply(ClusterSeen(at_s=START_S, source="backend", ref=hosts, health=state))
+        await seen.press("9")
+        await seen.sees("hosts · 0", "No hosts yet: connecting.")
+        seen.app.store.apply(KubernetesNodesListed(at_s=START_S, source="backend", nodes=nodes))
+        seen.app.tick()
+        await seen.sees("hosts · 3", "waiting", CONNECTING, "not ready", lost)
+        assert [one.node for one in suspects([], nodes)] == ["host-2"]

@@ -14,6 +14,7 @@ from cockpit.backends.ssh.state import ClusterRecord, HostState
 from cockpit.format import plural
 from cockpit.model.clock import server_time
 from cockpit.model.cluster import (
+    CONNECTING,
     ClusterHealth,
     ClusterRef,
     KubernetesNode,
@@ -217,7 +218,7 @@ def _nodes(fleet: Fleet) -> tuple[KubernetesNode, ...]:
             KubernetesNode(
                 name=host.name,
                 ready=answered and error is None,
-                reason=one_line(error.what) if error else "" if answered else "connecting",
+                reason=one_line(error.what) if error else "" if answered else CONNECTING,
                 ip=host.address,
                 version=one_line(facts.kernel, 40),
                 type=host.type,

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from cockpit import format
 from cockpit.insight.nodes.incident import FAILURES, Incident, Kind, RunIncidents
-from cockpit.model.cluster import KubernetesNode
+from cockpit.model.cluster import CONNECTING, KubernetesNode
 
 WEIGHTS = {
     Kind.GPU_ERROR: 5,
@@ -102,7 +102,7 @@ def _now(node: KubernetesNode | None) -> list[_Evidence]:
     if node is None:
         return []
     found = []
-    if not node.ready:
+    if not node.ready and node.reason != CONNECTING:
         found.append((NOT_READY_WEIGHT, f"now: not ready: {node.reason or 'no reason given'}"))
     for problem in node.problems:
         kind = "" if problem.startswith("taint ") else "condition "

@@ -131,13 +131,13 @@ class Tabs(Line):
 
 def _is_kept(name: str, state: ViewState) -> bool:
     """Whether the view is named on narrow terminals, too."""
-    return NUMBERS[name].isdecimal() and (name != "nodes" or state.on_kubernetes)
+    return NUMBERS[name].isdecimal() and (name != "nodes" or state.lists_nodes)
 
 
 def views_of(state: ViewState) -> tuple[str, ...]:
-    """The views that have something to show: nodes and a fleet on Kubernetes, Serve if it runs."""
+    """The views that have something to show: nodes, a fleet on Kubernetes, Serve if it runs."""
     there = {
-        "nodes": state.on_kubernetes or bool(state.store.kubernetes_nodes or state.store.nodes),
+        "nodes": state.lists_nodes or bool(state.store.kubernetes_nodes or state.store.nodes),
         "fleet": state.fleet is not None,
         "serve": bool(state.store.deployments),
     }

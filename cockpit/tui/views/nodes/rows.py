@@ -1,4 +1,4 @@
-"""Kubernetes nodes and Ray nodes as rows, with the pods and ranks of this cluster on them."""
+"""Kubernetes nodes or hosts, and Ray nodes, as rows, with the pods and ranks that they have."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cockpit import format
 from cockpit.insight.nodes.suspects import Suspect
-from cockpit.model.cluster import KubernetesNode, Node, Pod
+from cockpit.model.cluster import CONNECTING, KubernetesNode, Node, Pod
 from cockpit.model.text import one_line
 from cockpit.store.selectors import age_s, current_run
 from cockpit.store.store import Store
@@ -16,7 +16,7 @@ from cockpit.tui.views.pods.rows import few
 from cockpit.tui.widgets.table.table import Cell, Column, Row
 
 NODE_COLUMNS = (
-    Column("node", "K8S NODE", min_width=16, cut="middle"),
+    Column("node", "NODE", min_width=16, cut="middle"),
     Column("status", "STATUS", width=9),
     Column("pods", "PODS", width=4, align="right"),
     Column("ranks", "RANKS", align="right", priority=1),
@@ -27,7 +27,7 @@ NODE_COLUMNS = (
     Column("age", "AGE", width=5, align="right", priority=2),
     Column("type", "TYPE", priority=4),
     Column("ip", "IP", priority=6),
-    Column("version", "KUBELET", priority=5),
+    Column("version", "VERSION", priority=5),
     Column("reason", "REASON", min_width=16, grow=1),
 )
 RAY_COLUMNS = (
@@ -98,7 +98,7 @@ def node_rows(
 def status(node: KubernetesNode) -> tuple[str, str]:
     """A text and its style."""
     if not node.ready:
-        return "not ready", "bad"
+        return ("waiting", "muted") if node.reason == CONNECTING else ("not ready", "bad")
     if node.cordoned:
         return "cordoned", "warning"
     return ("pressure", "warning") if node.reason else ("ready", "good")

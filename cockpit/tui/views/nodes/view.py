@@ -34,8 +34,8 @@ class NodesView(SortedView):
         border-title-color: $foreground; border-title-style: bold;
         border-title-background: $surface; }
     .-tiny NodesView #ray { display: none; }
-    .-tiny NodesView.-without-kubernetes #ray { display: block; }
-    NodesView.-without-kubernetes #nodes { display: none; }
+    .-tiny NodesView.-only-ray #ray { display: block; }
+    NodesView.-only-ray #nodes { display: none; }
     """
 
     def __init__(self) -> None:
@@ -51,22 +51,25 @@ class NodesView(SortedView):
 
     def redraw(self, state: ViewState) -> None:
         table = self.table()
-        self.set_class(not state.on_kubernetes, "-without-kubernetes")
-        if why := self.cockpit.refusal("cordon"):
+        self.set_class(not state.lists_nodes, "-only-ray")
+        if not state.on_kubernetes:
+            table.set_empty(waiting("No hosts yet: connecting."))
+        elif why := self.cockpit.refusal("cordon"):
             table.set_empty(f"No K8s nodes are known. {why} Run: cockpit doctor")
         else:
             table.set_empty(waiting("No K8s nodes yet: waiting for Kubernetes."))
         ref = state.store.ref
         due = time.monotonic() - self._read_s >= READ_EVERY_S
-        if ref is not None and state.on_kubernetes and due and not self._is_reading:
+        if ref is not None and state.lists_nodes and due and not self._is_reading:
             self._is_reading = True
             self._read(ref)
         found = {
             one.node: one
             for one in suspects(self._runs, list(state.store.kubernetes_nodes.values()))
         }
-        if state.on_kubernetes:
-            self.show_rows(node_rows(state.store, state.now_s, found), "K8s nodes")
+        if state.lists_nodes:
+            title = "K8s nodes" if state.on_kubernetes else "hosts"
+            self.show_rows(node_rows(state.store, state.now_s, found), title)
         self.show_rows(ray_rows(state.store), "Ray nodes", "ray")
 
     @work(exit_on_error=False, name="recorded incidents")
