@@ -46,8 +46,8 @@ MEASUREMENTS = (
     "recovery",
     "fault_tolerant",
 )
-BY_NAME = ("soak",)
-"""Measured only when it is named: it takes an hour."""
+BY_NAME = ("soak", "kills")
+"""Measured only when they are named: each takes an hour."""
 QUIET = 0.25
 """Of the processors' time."""
 QUIET_TIMEOUT_S = 60.0

@@ -236,13 +236,11 @@ def measure(
 ) -> Iterator[Row]:
     case = CASES[name]
     with builder.session_on(backend) as session:
-        session.call(_launch(backend, case, profile, storage))
+        session.call(launch(backend, case, profile, storage))
         failures = 0
         for number in range(drills):
             began_s = session.clock()
-            _settle(session, case)
-            if profile.callbacks and place != "testbed":
-                _wait_for_spares(session)
+            settle(session, case, profile, place)
             checkpoint = _checkpoint_step(session.store)
             drill = session.call(_inject(session, case, rank=RANKS - 1 - number % RANKS))
             measured = _follow(session, drill)
@@ -274,7 +272,7 @@ def measure(
             )
 
 
-async def _launch(backend: Backend, case: Case, profile: RecoveryProfile, storage: str) -> None:
+async def launch(backend: Backend, case: Case, profile: RecoveryProfile, storage: str) -> None:
     settings = {"storage_path": storage, "epochs": "100000", "max_failures": "-1"}
     if case.is_script:
         argv = ("python", SCRIPT.name, "--name=bench")
@@ -287,8 +285,8 @@ async def _launch(backend: Backend, case: Case, profile: RecoveryProfile, storag
         await submission.launch(dashboard, replace(spec, recovery=profile))
 
 
-def _settle(session: Session, case: Case) -> None:
-    """Until all is as it should be, and has been for SETTLE_S."""
+def settle(session: Session, case: Case, profile: RecoveryProfile, place: str) -> None:
+    """Until all is as it should be, and has been for SETTLE_S, and all spares are there."""
 
     def whole(store: Store) -> bool:
         run = current_run(store)
@@ -308,7 +306,9 @@ def _settle(session: Session, case: Case) -> None:
         if not session.wait(whole, START_TIMEOUT_S):
             raise TimeoutError(f"the run does not settle: {current_run(session.store)}")
         if not session.wait(lambda store: not whole(store), SETTLE_S):
-            return
+            break
+    if profile.callbacks and place != "testbed":
+        _wait_for_spares(session)
 
 
 def _failures(run: RunView) -> int:

@@ -1,0 +1,112 @@
+"""A pod of a run is killed each minute: `python -m tests.bench.kills [MINUTES] [--profiles …]`.
+
+`training.jobs.checkpointed` with 2 ranks on local pods, one of three a spare, under one recovery
+profile after the other. Useful are the steps that the run is ahead at the end, each of the time
+that it took before the first kill: steps that are done again do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+
+from cockpit.insight.recovery.pace import pace_before
+from cockpit.model.cluster import NodeType, Pod
+from cockpit.model.error import CockpitError
+from cockpit.model.recovery import PROFILES
+from cockpit.session import builder
+from cockpit.session.session import Session
+from cockpit.store.selectors import current_run, pod_of_rank
+from cockpit.store.store import Store
+from tests.bench import recovery
+from tests.bench.table import Line, Table, load, say, show
+
+MINUTES = 30
+EVERY_S = 60.0
+GOODPUT_PERCENT = 85.0
+CASE = recovery.CASES["spare"]
+
+
+def measure(minutes: int, profiles: Sequence[str]) -> Table:
+    began = load()
+    lines = [line for name in profiles for line in of_profile(name, minutes)]
+    return Table(
+        f"A kill a minute, for {minutes} minutes",
+        "A run of 2 ranks on local pods, of which one more is a spare, under one recovery profile "
+        f"after the other. Each {EVERY_S:g} s, the pod of a rank is killed, or another one while "
+        "no rank runs. Goodput: the steps that the run is ahead at the end × the time of a step "
+        "before the first kill ÷ the wall time.",
+        lines,
+        began,
+    )
+
+
+def of_profile(name: str, minutes: int) -> Iterator[Line]:
+    profile = PROFILES[name]
+    with (
+        recovery.local(CASE, profile) as (backend, storage),
+        builder.session_on(backend) as session,
+    ):
+        session.call(recovery.launch(backend, CASE, profile, storage))
+        recovery.settle(session, CASE, profile, "local")
+        run = current_run(session.store)
+        assert run is not None
+        began_s, first = session.clock(), run.step or 0
+        attempts = max(run.attempts)
+        step_s = pace_before(run, began_s).step_s
+        assert step_s is not None
+        for number in range(minutes):
+            say(f"{name}: kill {number + 1} of {minutes}, at step {newest(session.store)}")
+            kill(session, number)
+            wait_until(session, began_s + (number + 1) * EVERY_S)
+        took_s, ahead = session.clock() - began_s, newest(session.store) - first
+        run = current_run(session.store)
+        assert run is not None
+        percent = 100.0 * ahead * step_s / took_s
+        promised = name == "fast"
+        yield Line(
+            f"{name}: goodput, {minutes} kills in {took_s:.0f} s",
+            f"{percent:.0f} % ({ahead:,} steps of {1000 * step_s:.1f} ms)",
+            f"≥ {GOODPUT_PERCENT:g} %" if promised else "",
+            percent >= GOODPUT_PERCENT if promised else None,
+        )
+        yield Line(f"{name}: attempts that followed", str(max(run.attempts) - attempts))
+
+
+def wait_until(session: Session, at_s: float) -> None:
+    session.wait(lambda _: session.clock() >= at_s, 2 * EVERY_S)
+
+
+def newest(store: Store) -> int:
+    run = current_run(store)
+    return (run.step or 0) if run else 0
+
+
+def kill(session: Session, number: int) -> None:
+    """Kill a pod that has a rank, else any ready worker; the ranks take turns."""
+    pods = with_ranks(session.store) or [
+        pod for pod in session.store.pods.values() if pod.ready and pod.node_type is NodeType.WORKER
+    ]
+    if not pods:
+        say("no pod is ready: nothing is killed")
+        return
+    pod = pods[number % len(pods)]
+    try:
+        session.call(session.backend.delete_pod(pod.name, uid=pod.uid, grace_s=0.0))
+    except CockpitError as error:
+        say(f"not killed: {error.what}")  # it has ended meanwhile
+
+
+def with_ranks(store: Store) -> list[Pod]:
+    run = current_run(store)
+    found = [pod_of_rank(store, rank) for rank in run.ranks.values()] if run else []
+    return [pod for pod in found if pod is not None and pod.ready]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("minutes", type=int, nargs="?", default=MINUTES)
+    parser.add_argument("--profiles", nargs="+", choices=tuple(PROFILES), default=tuple(PROFILES))
+    given = parser.parse_args()
+    sys.exit(show(lambda: measure(given.minutes, given.profiles)))
