@@ -148,6 +148,13 @@ class HostSpace:
             self._space.end()
             self._space = None
 
+    def unplug(self) -> None:
+        """Cut its network: no connection of others to it ends, as when its power fails."""
+        _run(*self.network.enter_network, "ip", "link", "set", self._link, "down")
+
+    def plug(self) -> None:
+        _run(*self.network.enter_network, "ip", "link", "set", self._link, "up")
+
     def reboot(self) -> None:
         self.shut_down()
         self.boot()

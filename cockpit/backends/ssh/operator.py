@@ -7,12 +7,14 @@ It connects to all hosts and does what KubeRay's operator does on Kubernetes:
 - A group with too many pods loses the newest, with Ray's grace period.
 - When the head was started again, every worker of the one before is ended and started again: a GCS
   without external storage knows none of them.
-- A host that is unreachable for LOST_AFTER_S counts as lost, and a spare takes its place.
+- A host that is unreachable for LOST_AFTER_S counts as lost, and a spare takes its place. If it
+  returns, its pod is the one too many: ranks may run in the other, and Ray's head has usually
+  declared the one that was lost dead.
 
-What it decides depends on the states of the hosts alone, so that it can end and start again at any
-time. One operator at a time holds a lock on the head's host, which it renews over its connection.
-When the record is removed, it ends. A restart of the head's host may remove the record with all
-files in /tmp: then the operator writes it again.
+What it decides depends on the states of the hosts, so that it can end and start again at any time;
+only which pods were lost it does not know then. One operator at a time holds a lock on the head's
+host, which it renews over its connection. When the record is removed, it ends. A restart of the
+head's host may remove the record with all files in /tmp: then the operator writes it again.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
 from msgspec import Struct, to_builtins
@@ -63,9 +65,10 @@ def plan(
     lost: dict[str, float],
     waits_s: dict[str, float],
     now: float,
+    given_up: Collection[str] = (),
 ) -> list[Start | End]:
     """What is to be done now. `lost`: since when a host has not been reached; `waits_s`: until
-    when nothing is started on a host.
+    when nothing is started on a host; `given_up`: see `pods_given_up`.
     """
 
     def may_start(host: Host) -> bool:
@@ -94,16 +97,31 @@ def plan(
         free.sort(key=lambda host: _last_used(states[host.name]))
         able = list(filter(may_start, free))
         steps += [Start(host, head.pod.uid) for host in able[: max(0, missing)]]
-        steps += _surplus(living, -missing)
+        steps += _surplus(living, -missing, given_up)
     return steps
 
 
-def _surplus(living: Sequence[tuple[Host, PodState]], excess: int) -> list[Start | End]:
-    """Terminating pods first; then the newest."""
+def pods_given_up(
+    states: dict[str, HostState], lost: dict[str, float], now: float
+) -> Iterator[str]:
+    """The UIDs of pods whose place a spare has taken, or would take."""
+    for name, since_s in lost.items():
+        pod = states[name].living if name in states else None
+        if pod is not None and now - since_s >= LOST_AFTER_S:
+            yield pod.pod.uid
+
+
+def _surplus(
+    living: Sequence[tuple[Host, PodState]], excess: int, given_up: Collection[str]
+) -> list[Start | End]:
+    """Terminating pods first; then those that were given up; then the newest."""
     going = sum(pod.terminating for _, pod in living)
     staying = [(host, pod) for host, pod in living if not pod.terminating]
-    staying.sort(key=lambda one: one[1].pod.created_s, reverse=True)
-    return [End(host, pod, GRACE_S) for host, pod in staying[: max(0, excess - going)]]
+    staying.sort(key=lambda one: (one[1].pod.uid in given_up, one[1].pod.created_s), reverse=True)
+    return [
+        End(host, pod, 0.0 if pod.pod.uid in given_up else GRACE_S)
+        for host, pod in staying[: max(0, excess - going)]
+    ]
 
 
 def _last_used(state: HostState) -> float:
@@ -119,6 +137,7 @@ class Operator:
         self._failures: dict[str, int] = {}
         self._waits_s: dict[str, float] = {}
         self._counted: set[str] = set()
+        self._given_up: set[str] = set()
         self._trouble = ""
 
     async def run(self) -> None:
@@ -193,14 +212,9 @@ class Operator:
 
     async def _reconcile(self, cluster: ClusterRecord) -> None:
         self._count_failures()
-        steps = plan(
-            self._hosts,
-            cluster,
-            self._fleet.states,
-            self._fleet.lost_s,
-            self._waits_s,
-            server_time(),
-        )
+        states, lost_s, now = self._fleet.states, self._fleet.lost_s, server_time()
+        self._given_up.update(pods_given_up(states, lost_s, now))
+        steps = plan(self._hosts, cluster, states, lost_s, self._waits_s, now, self._given_up)
         # At the same time, and not again before the hosts have answered.
         done = await asyncio.gather(*(self._do(cluster, step) for step in steps))
         if not all(done):

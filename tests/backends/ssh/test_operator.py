@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cockpit.backends.local.spec import GroupSpec
 from cockpit.backends.ssh.description import Host, parse
-from cockpit.backends.ssh.operator import LOST_AFTER_S, End, Start, plan
+from cockpit.backends.ssh.operator import LOST_AFTER_S, End, Start, plan, pods_given_up
 from cockpit.backends.ssh.state import ClusterRecord, HostState, PodState, host_state
 from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.error import UnreachableError
@@ -100,6 +100,17 @@ def test_lost_host_keeps_its_place_for_a_while_and_then_a_spare_takes_it() -> No
     states = running(pod(HEAD), pod(A))
     assert decided(wanted(1), states, {"a": NOW - LOST_AFTER_S + 1}) == []
     assert decided(wanted(1), states, {"a": NOW - LOST_AFTER_S}) == [Start(B, "h")]
+
+
+def test_pod_of_a_lost_host_that_returns_is_the_one_too_many() -> None:
+    before, after = pod(A), pod(B, created_s=5.0)
+    since = {"a": NOW - LOST_AFTER_S}
+    given_up = {*pods_given_up(running(pod(HEAD), before), since, NOW)}
+    assert given_up == {before.pod.uid}
+    assert not [*pods_given_up(running(pod(HEAD), before), since, NOW - 1)]
+    returned = running(pod(HEAD), before, after)
+    assert plan(HOSTS, wanted(1), returned, {}, {}, NOW, given_up) == [End(A, before, 0.0)]
+    assert plan(HOSTS, wanted(2), returned, {}, {}, NOW, given_up) == []
 
 
 def test_nothing_is_decided_while_the_head_s_host_is_lost() -> None:
