@@ -59,11 +59,13 @@ def _seconds(date: str) -> float:
     _, day, month, year, clock, zone = date.split()
     if zone != "GMT":
         raise ValueError(f"not in GMT: {date!r}")
-    numbers = (int(year), _MONTHS.index(month) + 1, int(day), *map(int, clock.split(":", 2)))
+    hour, minute, second = map(int, clock.split(":"))
+    month_number = _MONTHS.index(month) + 1
     try:
-        return datetime(*numbers, tzinfo=UTC).timestamp()
-    except (OverflowError, TypeError) as error:  # a year of twenty digits; a time without seconds
+        at = datetime(int(year), month_number, int(day), hour, minute, second, tzinfo=UTC)
+    except OverflowError as error:  # a year of twenty digits
         raise ValueError(f"no HTTP date: {date!r}") from error
+    return at.timestamp()
 
 
 server_time = ServerClock()

@@ -95,7 +95,7 @@ def kill(session: Session, number: int) -> None:
     try:
         session.call(session.backend.delete_pod(pod.name, uid=pod.uid, grace_s=0.0))
     except CockpitError as error:
-        say(f"not killed: {error.what}")  # it has ended meanwhile
+        say(f"not killed: {error.what}")  # it has ended by now
 
 
 def with_ranks(store: Store) -> list[Pod]:
