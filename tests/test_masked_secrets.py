@@ -25,9 +25,9 @@ from cockpit.cli.options import connect
 from cockpit.launch import submission
 from cockpit.launch.environment import JobEnvironment
 from cockpit.launch.submission import script_spec
-from cockpit.model.cluster import ClusterRef, DashboardRoute
+from cockpit.model.cluster import ClusterRef, DashboardRoute, WorkerGroup
 from cockpit.model.error import CockpitError
-from cockpit.model.event import Event, Notice
+from cockpit.model.event import Event, GroupsListed, Notice
 from cockpit.model.secret import masked_command
 from cockpit.sources.ray import answers
 from cockpit.sources.ray.dashboard import Dashboard, Submission
@@ -38,6 +38,8 @@ SECRET = "s3same-0pen"
 ARGV = ("python", "train.py", "--token", SECRET, "--lr", "0.1")
 COMMAND = f"python train.py --token {SECRET} --lr 0.1"
 SHOWN = "python train.py --token *** --lr 0.1"
+GROUPS = GroupsListed(at_s=0.0, source="backend", groups=(WorkerGroup("cpu", 1, 1, 0, 4),))
+"""A dry run waits for them."""
 
 
 @pytest.fixture(autouse=True)
@@ -153,7 +155,7 @@ def test_manifest_is_shown_without_the_secrets_of_its_runtime_environment(text: 
 def test_plan_masks_the_secret_and_reports_who_could_read_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(connect, "backend", lambda args, **how: ScriptedBackend())
+    monkeypatch.setattr(connect, "backend", lambda args, **how: ScriptedBackend((GROUPS,)))
     for flags in ((), ("--via", "rayjob"), ("--via", "rayjob", "--own-cluster")):
         assert cli.main(["launch", "--dry-run", *flags, "--", *ARGV]) == 0
         said = capsys.readouterr().err
@@ -168,7 +170,7 @@ def test_plan_masks_the_secret_and_reports_who_could_read_it(
 def test_plan_of_a_launch_has_no_secret_of_its_environment(
     via: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(connect, "backend", lambda args, **how: ScriptedBackend())
+    monkeypatch.setattr(connect, "backend", lambda args, **how: ScriptedBackend((GROUPS,)))
     monkeypatch.setenv("HF_TOKEN", SECRET)
     (tmp_path / "job.env").write_text(f"WANDB_API_KEY={SECRET}\n")
     (tmp_path / "env.json").write_text(f'{{"env_vars": {{"DB_PASSWORD": "{SECRET}"}}}}')

@@ -25,7 +25,7 @@ from cockpit.cli.shell.parsers import parser_of
 from cockpit.cli.verbs import BY_NAME, VERBS
 from cockpit.model.cluster import ClusterHealth, ClusterRef, ClusterSummary, WorkerGroup
 from cockpit.model.error import UnreachableError
-from cockpit.model.event import GroupsListed, RunSeen
+from cockpit.model.event import GroupsListed, RunSeen, SourceHealth
 from cockpit.model.run import RunState
 from tests.cli.test_experiments import use_mlflow
 from tests.simulated_backend import ScriptedBackend
@@ -88,7 +88,10 @@ def test_line_is_completed_without_a_cluster(
 
 def test_names_are_those_of_the_cluster(asked: None, monkeypatch: pytest.MonkeyPatch) -> None:
     group = WorkerGroup("gpu-a100", desired=2, ready=2, min=0, max=4)
-    events = (GroupsListed(at_s=1.0, source="kuberay", groups=(group,)),)
+    events = (
+        GroupsListed(at_s=1.0, source="kuberay", groups=(group,)),
+        SourceHealth(at_s=1.0, source="backend", ok=True),
+    )
     monkeypatch.setattr(connect, "backend", lambda *_, **__: ScriptedBackend(events, ref=REF))
     assert completed(monkeypatch, "cockpit scale gp") == ["gpu-a100"]
     assert completed(monkeypatch, "cockpit drill run pod-kill --group ") == ["gpu-a100"]

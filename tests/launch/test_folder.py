@@ -15,7 +15,9 @@ from cockpit.launch.folder import ASK_ABOVE_BYTES, Folder, Why, folder, is_secre
 from cockpit.launch.package import package_directory, package_together, package_training
 from cockpit.launch.rayjob import RayJobOptions, rayjob_spec
 from cockpit.launch.submission import script_spec
+from cockpit.model.cluster import WorkerGroup
 from cockpit.model.error import UsageError
+from cockpit.model.event import GroupsListed
 from tests.simulated_backend import ScriptedBackend
 
 SECRET = b"s3same-0pen"
@@ -214,7 +216,8 @@ def launched(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *argv: str
 ) -> tuple[int, str]:
     """Exit code and standard error of a launch from the current folder."""
-    scripted = ScriptedBackend()
+    groups = (WorkerGroup("cpu", 1, 1, 0, 4),)  # a dry run waits for them
+    scripted = ScriptedBackend((GroupsListed(at_s=0.0, source="backend", groups=groups),))
     monkeypatch.setattr(connect, "backend", lambda args, **how: scripted)
     code = cli.main(["launch", "--no-preflight", *argv, "--", "python", "train.py"])
     return code, capsys.readouterr().err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +27,8 @@ from training.parallel.replicated import replicated
 from training.parallel.single_device import whole
 from training.stop import Stop
 from training.telemetry.worker.worker import RankTelemetry
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 SMALL = Settings(workers=1, batch_size=64, width=8, checkpoint_every_steps=10, epochs=5)
 """23 steps an epoch."""
@@ -62,14 +64,6 @@ class Reported(FolderCheckpoints):
 def train(settings: Settings, checkpoints: Reported, world: World = ALONE) -> dict[str, Any]:
     with checkpoints:
         return loop.train(settings, world, checkpoints, replicated)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_a_step_takes_no_less_than_the_shortest_time_set(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import random
 import uuid
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,20 +27,14 @@ from training.jobs.checkpointed import Settings
 from training.loop import train as loop
 from training.parallel.replicated import replicated
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 FILE = "state.pt"
 
 
 @pytest.fixture
 def run(s3: ObjectStore) -> RunDirectory:
     return RunDirectory(*located(f"s3://bucket/runs/{uuid.uuid4().hex}"))
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def opened(run: RunDirectory, *, keep: int = 3, best: Best | None = None) -> FolderCheckpoints:

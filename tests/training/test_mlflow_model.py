@@ -34,6 +34,8 @@ from training.serving.registry import NoModel, Registered, source
 from training.serving.server import Server, Serving, logits_of
 from training.serving.weights import Run
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CPU = torch.device("cpu")
 NAME = "digits"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +28,10 @@ from training.parallel.single_device import whole
 from training.techniques.blocks import compute_again
 from training.telemetry.worker.flops import transformer_flops_per_token
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 LARGE = ("gpt-124m", "gpt-small", "vit-base", "vit-small", "resnet34", "resnet101", "resnet152")
 """Built without memory: what they are made of is in the others too."""
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def model_of(name: str, shape: tuple[int, ...], classes: int, **settings: Any) -> nn.Module:

@@ -24,6 +24,8 @@ from training.parallel.single_device import whole
 from training.replicas.membership import Quorum
 from training.replicas.server import QuorumServer
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 REPLICAS = 3
 SETTINGS = TrainSettings(
     workers=REPLICAS,

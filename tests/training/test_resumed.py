@@ -5,7 +5,6 @@ of another run is refused with a sentence.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +24,8 @@ from training.parallel.replicated import replicated
 from training.stop import Stop
 from training.techniques.hooks import not_exact
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SMALL = TrainSettings(workers=1, batch_size=8, width=4, max_steps=14, warmup_steps=3)
 SWITCHED = {
     "accumulated, average, bf16": replace(
@@ -35,14 +36,6 @@ SWITCHED = {
         SMALL, activation_checkpointing=True, label_smoothing=0.1, fused=True, channels_last=True
     ),
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def learn(world: World, folder: Path, settings: TrainSettings) -> dict[int, float]:
