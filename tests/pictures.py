@@ -1,22 +1,34 @@
-"""Draw the pictures of the documentation from a real run: `python -m tests.pictures`.
+"""Draw the pictures of the documentation from real runs: `python -m tests.pictures`.
 
-Takes about five minutes: a local cluster, the job `checkpointed`, `cockpit` on a pseudo-terminal, a
-kill, its recovery, and in each view the key `w`, which saves the screen. The film is drawn from the
-recording of that run. `--recording FILE` starts nothing: it draws the film and the pictures that
-a recording has, from an earlier run (`--keep`).
+`cockpit` runs on a pseudo-terminal, and the key `w` saves its screen. There are three parts, which
+`--only` chooses from:
+
+- `run`: the job `checkpointed` on a local cluster, a kill, its recovery, and the views of one run.
+  The film is drawn from its recording.
+- `later`: on another local cluster, a frozen rank, the trials of `tune`, and the replicas of
+  `serve`.
+- `fleet`: two RayClusters of a real API server, whose pods KWOK simulates.
+
+`--recording FILE` starts nothing: it draws the film and the pictures that a recording has, from an
+earlier run (`--keep`).
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import shutil
+import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
 
 from cockpit.config import paths
 from cockpit.recorder.drills import DrillHistory
@@ -33,6 +45,11 @@ from tests.bench.cluster import two_workers
 from tests.bench.process import COCKPIT, run
 from tests.bench.table import say
 from tests.bench.terminal import Terminal
+from tests.cluster.build import missing
+from tests.cluster.kwok import add_nodes
+from tests.cluster.raycluster import Group, ray_cluster
+from tests.cluster.testbed import Testbed
+from tests.sources.prometheus_server import free_port
 
 DOCS = Path(__file__).parents[1] / "docs"
 SIZE = {"COLUMNS": "160", "LINES": "44"}
@@ -48,6 +65,10 @@ DRAWN_S = 3.0
 TOAST_S = 10.0
 """The message about a saved picture is not in the next one."""
 DRILL_TIMEOUT_S = 330.0
+JOB_TIMEOUT_S = 300.0
+HANG_TIMEOUT_S = 150.0
+CONNECTED_S = 10.0
+"""The sources of the UI have answered so long after the cluster is shown."""
 VIEWS: Mapping[str, Sequence[str]] = {
     "ranks": ("2",),
     "rank": ("2", "\r"),
@@ -60,8 +81,9 @@ VIEWS: Mapping[str, Sequence[str]] = {
     "runs": ("r",),
     "logs": ("v",),
 }
-"""By the name of the file, the keys that open it. A local cluster has no fleet, and this run has no
-trials and no Serve."""
+"""By the name of the file, the keys that open it while the run trains."""
+LATER = ("hang", "trials", "serve")
+FLEET = "fleet"
 
 RECORDED: Mapping[str, tuple[float, Sequence[str]]] = {
     "views/drill": (DRILL_AFTER_S, ("6",)),
@@ -106,11 +128,8 @@ def record(folder: Path, recording: Path) -> None:
         with Terminal([COCKPIT, "--local"], SIZE) as terminal:
             terminal.wait_for("· step", START_TIMEOUT_S)
             terminal.bytes_in(BEFORE_KILL_S)
-            terminal.type(":")
-            terminal.bytes_in(1.0)
-            terminal.type("kill 1\r")
-            terminal.wait_for("No (n)")
-            terminal.type("y6")
+            confirm(terminal, "kill 1")
+            terminal.type("6")
             terminal.bytes_in(DRILL_AFTER_S)
             Pictures(terminal).save(folder / "views" / "drill.svg")
             terminal.type("1")
@@ -128,6 +147,140 @@ def record(folder: Path, recording: Path) -> None:
                 terminal.type("\x1b")  # closes a page, and nothing in a view
                 terminal.bytes_in(TOAST_S)
         shutil.copy(Library(paths.state_dir()).list()[0].path, recording)
+
+
+def draw_later(folder: Path) -> None:
+    """Save the pictures of a hang, and of what runs after it."""
+    with TemporaryDirectory() as directory, two_workers(), chdir(directory):
+        views, results = folder / "views", Path(directory, "results")
+        storage = f"storage_path={results}"
+        # With the profile `fast`, a frozen rank is ended before the page is drawn.
+        job = launched("checkpointed", storage, workers=2, recovery="default")
+        draw_hang(views / "hang.svg")
+        run([COCKPIT, "stop", job, "--yes", "--wait"])
+        succeeds(launched("checkpointed", storage, "epochs=20", "batch_size=64", workers=2))
+        run_path = next(results.glob("*/checkpoint_*")).parent
+        succeeds(launched("tune", storage, "samples=6", "epochs=30"))
+        draw_view(views / "trials.svg", "7", "TERMINATED")
+        port = free_port()
+        launched("serve", f"run_path={run_path}", f"port={port}")
+        until(lambda: answers(f"http://127.0.0.1:{port}/healthz"), "the model is served")
+        draw_view(views / "serve.svg", "i", "HEALTHY")
+
+
+def draw_hang(target: Path) -> None:
+    """Freeze a rank, save the page that explains it, and undo it."""
+    with Terminal([COCKPIT, "--local"], VIEW_SIZE) as terminal:
+        terminal.wait_for("· step", START_TIMEOUT_S)
+        terminal.bytes_in(BEFORE_KILL_S)
+        confirm(terminal, "drill rank-freeze rank:1 --set for_s=240")
+        deadline = time.monotonic() + HANG_TIMEOUT_S
+        while subprocess.run([COCKPIT, "hang", "--fail"], capture_output=True).returncode != 1:
+            if time.monotonic() > deadline:
+                raise TimeoutError("no hang is explained")
+            terminal.bytes_in(3.0)
+        type_command(terminal, "hang")
+        terminal.bytes_in(DRAWN_S)
+        Pictures(terminal).save(target)
+        terminal.type("\x1b")
+        terminal.bytes_in(DRAWN_S)
+        terminal.type("X")
+        terminal.wait_for("No (n)")
+        terminal.type("y")
+        until_drill_ends(terminal)
+
+
+def draw_view(target: Path, keys: str, shows: str) -> None:
+    """Open a view in a new UI, and save it once it shows the text."""
+    with Terminal([COCKPIT, "--local"], VIEW_SIZE) as terminal:
+        terminal.wait_for("ready", START_TIMEOUT_S)
+        terminal.bytes_in(CONNECTED_S)
+        terminal.type(keys)
+        terminal.wait_for(shows)
+        terminal.bytes_in(DRAWN_S)
+        Pictures(terminal).save(target)
+
+
+def draw_fleet(folder: Path) -> None:
+    """Save the picture of the RayClusters of two namespaces; for one, no node has enough GPUs."""
+    if why := missing():
+        say(f"no picture of the fleet: {why}")
+        return
+    testbed = Testbed.up(simulated=True, operator=True)
+    try:
+        add_nodes(testbed.plane, 3)
+        for name, namespace, group in (
+            ("pretrain", "team-a", Group("gpu", 4, gpus=4)),
+            ("finetune", "team-b", Group("gpu", 2, gpus=1)),
+            ("ablation", "team-b", Group("gpu", 2, gpus=16)),
+        ):
+            testbed.namespace(namespace)
+            body = ray_cluster(name, (group,), namespace=namespace, simulated=True)
+            path = f"/apis/ray.io/v1/namespaces/{namespace}/rayclusters"
+            testbed.plane.ask("POST", path, body)
+        target = folder / "views" / f"{FLEET}.svg"
+        with TemporaryDirectory() as directory, chdir(directory):
+            env = {"KUBECONFIG": str(testbed.kubeconfig), "XDG_STATE_HOME": directory}
+            with Terminal([COCKPIT], {**VIEW_SIZE, **env}) as terminal:
+                terminal.wait_for("ablation", START_TIMEOUT_S)
+                terminal.bytes_in(CONNECTED_S)
+                Pictures(terminal).save(target)
+    finally:
+        testbed.down()
+
+
+def launched(job: str, *settings: str, workers: int = 0, recovery: str = "") -> str:
+    """Launch a bundled job. Returns its id."""
+    say(f"launching {job} …")
+    argv = [COCKPIT, "launch", job, *(f"--set={each}" for each in settings)]
+    argv += ["--workers", str(workers)] if workers else []
+    argv += ["--recovery", recovery] if recovery else []
+    done = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout.split()[-1]
+
+
+def succeeds(job: str) -> None:
+    """Wait until the job has ended. Raises RuntimeError if it failed."""
+
+    def has_ended() -> bool:
+        argv = [COCKPIT, "jobs", "-o", "json"]
+        done = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True)
+        found: dict[str, Any] = next(one for one in json.loads(done.stdout) if one["id"] == job)
+        if found["status"] == "FAILED":
+            raise RuntimeError(f"the job {job} has failed: {found['message']}")
+        return bool(found["status"] == "SUCCEEDED")
+
+    until(has_ended, f"{job} ends")
+
+
+def answers(url: str) -> bool:
+    try:
+        with urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (URLError, TimeoutError, ConnectionError):
+        return False
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    say(f"waiting until {what} …")
+    deadline = time.monotonic() + JOB_TIMEOUT_S
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not in {JOB_TIMEOUT_S:g} s: {what}")
+        time.sleep(1.0)
+
+
+def type_command(terminal: Terminal, command: str) -> None:
+    terminal.type(":")
+    terminal.bytes_in(1.0)
+    terminal.type(f"{command}\r")
+
+
+def confirm(terminal: Terminal, command: str) -> None:
+    """Type a command that changes the cluster, and `y` in its dialog."""
+    type_command(terminal, command)
+    terminal.wait_for("No (n)")
+    terminal.type("y")
 
 
 def until_drill_ends(terminal: Terminal) -> None:
@@ -189,6 +342,7 @@ def main() -> int:
     parser.add_argument("--recording", type=Path, help="draw what this recording has, and no more")
     parser.add_argument("--folder", type=Path, default=DOCS, help="where to write (default: docs)")
     parser.add_argument("--keep", type=Path, help="keep the recording of the run in this file")
+    parser.add_argument("--only", choices=("run", "later", FLEET), help="one part of the pictures")
     args = parser.parse_args()
     folder: Path = args.folder.absolute()
     (folder / "views").mkdir(parents=True, exist_ok=True)
@@ -198,11 +352,16 @@ def main() -> int:
         asyncio.run(draw_recorded(args.recording, folder))
         draw_film(args.recording, folder)
         return 0
-    with TemporaryDirectory() as temporary:
-        recording = (args.keep or Path(temporary) / "run.cockpit").absolute()
-        record(folder, recording)
-        say("drawing the film …")
-        draw_film(recording, folder)
+    if args.only in (None, "run"):
+        with TemporaryDirectory() as temporary:
+            recording = (args.keep or Path(temporary) / "run.cockpit").absolute()
+            record(folder, recording)
+            say("drawing the film …")
+            draw_film(recording, folder)
+    if args.only in (None, "later"):
+        draw_later(folder)
+    if args.only in (None, FLEET):
+        draw_fleet(folder)
     return 0
 
 

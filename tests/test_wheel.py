@@ -23,9 +23,9 @@ import yaml
 from cockpit import __version__
 from cockpit.cli.verbs import VERBS
 from cockpit.config.bundled import PROJECT_FILES
+from tests.wheel import ROOT, built, called, install
 from training.jobs import JOBS
 
-ROOT = Path(__file__).parent.parent
 INSTALLED_LIMIT_BYTES = 75_000_000
 """Of the packages without pip and setuptools; measured: 65 MB."""
 KEYS_OF_PLUGIN = {"apiVersion", "kind", "metadata", "spec"}
@@ -42,10 +42,7 @@ LIGHT = ("ray", "torch", "kubernetes", "aiohttp", "pandas", "pydantic")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built with the backend that pyproject.toml names, in an environment of its own."""
-    build = runpy.run_path(str(ROOT / "manifests/krew/build.py"))
-    found: Path = build["wheel"](tmp_path_factory.mktemp("wheel"))
-    return found
+    return built(tmp_path_factory.mktemp("wheel"))
 
 
 def test_wheel_contains_themes_manifests_jobs_and_license(wheel: Path) -> None:
@@ -183,19 +180,6 @@ def unpacked(wheel: Path, folder: Path) -> Path:
     return folder / "store/kubectl-cockpit"
 
 
-def called(argv: list[str], home: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run a program with a new home, and without this environment's Python packages."""
-    kept = {
-        name: text for name, text in os.environ.items()
-        if not name.startswith(("PYTHON", "COCKPIT_", "XDG_", "KUBE", "RAY_", "MLFLOW_"))
-    }  # fmt: skip
-    places = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
-    return subprocess.run(
-        argv, cwd=home, env={**kept, **places, **more},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-
-
 def interpreters() -> dict[str, str]:
     """The Python of each supported version that is on this machine: in PATH, or of pyenv."""
     folders = [Path(folder) for folder in os.get_exec_path()]
@@ -222,13 +206,7 @@ def test_wheel_works_alone_in_clean_environments(wheel: Path, tmp_path: Path) ->
     assert f"python3.{sys.version_info.minor}" in pythons
     for name, python in pythons.items():
         place = tmp_path / name
-        subprocess.run([python, "-m", "venv", str(place)], check=True)
-        pip = [str(place / "bin/python"), "-m", "pip", "install", "-q"]
-        done = subprocess.run(
-            [*pip, "-c", str(ROOT / "constraints.txt"), str(wheel)],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+        install(python, wheel, place)
         works_alone(place, tmp_path)
 
 

@@ -135,6 +135,14 @@ CONNECTING = "connecting"
 """The reason of a host that has not answered yet: nothing is known of it."""
 
 
+class PodTraffic(Struct, frozen=True):
+    """The network traffic of a pod, as its kubelet measures it: all interfaces but loopback."""
+
+    pod: str
+    received_bytes_per_s: float | None = None
+    sent_bytes_per_s: float | None = None
+
+
 class KubernetesNode(Struct, frozen=True):
     """A Kubernetes node, or a host that is reached over SSH."""
 

@@ -16,6 +16,7 @@ from cockpit.model.cluster import (
     KubernetesNode,
     Node,
     Pod,
+    PodTraffic,
     WorkerGroup,
 )
 from cockpit.model.death import MemoryKill
@@ -272,6 +273,12 @@ class GpuActivityListed(Event, frozen=True, kw_only=True):
     """DCGM's measurements of the GPUs."""
 
     gpus: tuple[GpuActivity, ...]
+
+
+class PodTrafficListed(Event, frozen=True, kw_only=True):
+    """The traffic of pods whose Ray nodes report none."""
+
+    pods: tuple[PodTraffic, ...]
 
 
 class TrackedRunsListed(Event, frozen=True, kw_only=True):

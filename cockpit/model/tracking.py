@@ -83,6 +83,13 @@ class RunRef(Struct, frozen=True):
     """Node address and GPU index of each GPU that its ranks use or have used."""
 
 
+class PodRefs(Struct, frozen=True):
+    """Pods of one namespace that another system is queried about."""
+
+    namespace: str = ""
+    names: frozenset[str] = frozenset()
+
+
 Runs = Callable[[], Awaitable[Sequence[RunRef]]]
 """Returns the currently watched runs, for a source that queries another system about them."""
 
@@ -90,3 +97,12 @@ Runs = Callable[[], Awaitable[Sequence[RunRef]]]
 async def no_runs() -> Sequence[RunRef]:
     """Return no run."""
     return ()
+
+
+Pods = Callable[[], Awaitable[PodRefs]]
+"""The same for pods."""
+
+
+async def no_pods() -> PodRefs:
+    """Return no pod."""
+    return PodRefs()

@@ -31,6 +31,7 @@ from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.serve import ServeSource
 from cockpit.sources.ray.train_runs import TrainRunsSource
 from cockpit.store.run import RunView
+from cockpit.store.selectors import pods_without_traffic
 from cockpit.store.store import Store
 
 RECORDER_SETTINGS = ("enabled", "max_age_days", "max_bytes")
@@ -105,6 +106,7 @@ def monitored_session_on(cluster: Backend, *, record: str | None = None) -> Moni
             PrometheusSource(
                 finder(prometheus, dashboard, cluster.dashboard),
                 lambda: session.ask(run_refs),
+                lambda: session.ask(pods_without_traffic),
                 pace=pace,
             ),
             MlflowSource(mlflow, lambda: session.ask(run_refs), pace=pace),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from cockpit.model.cluster import NodeType, Pod
+from cockpit.model.cluster import Node, NodeType, Pod
 from cockpit.model.run import Job, RunState
+from cockpit.model.tracking import PodRefs
 from cockpit.store.run import RankView, RunView
 from cockpit.store.store import Store
 
@@ -45,6 +46,24 @@ def pod_of_rank(store: Store, rank: RankView) -> Pod | None:
     if rank.placement is None:
         return None
     return next((pod for pod in store.pods.values() if pod.ip == rank.placement.node_ip), None)
+
+
+def reports_traffic(node: Node) -> bool:
+    """Whether Ray measures the node's traffic.
+
+    Ray counts the interfaces whose names begin with `e` (reporter_agent.py), so it reports zero for
+    a node with others, which exchanges messages with its head all the time.
+    """
+    return bool(node.received_bytes_per_s or node.sent_bytes_per_s)
+
+
+def pods_without_traffic(store: Store) -> PodRefs:
+    """The pods of a Kubernetes cluster whose living Ray nodes report no traffic."""
+    if store.ref is None or store.ref.backend != "kuberay":
+        return PodRefs()
+    without = {node.ip for node in store.nodes.values() if node.alive and not reports_traffic(node)}
+    pods = (pod for pod in store.pods.values() if pod.ip in without and pod.ended_s is None)
+    return PodRefs(store.ref.namespace, frozenset(pod.name for pod in pods))
 
 
 def ranks_on_pod(run: RunView | None, pod: Pod) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from cockpit.model.cluster import (
     Node,
     Pod,
     PodPhase,
+    PodTraffic,
     WorkerGroup,
 )
 from cockpit.model.death import MemoryKill
@@ -49,6 +50,7 @@ from cockpit.model.event import (
     PastAlertsLoaded,
     PhaseEntered,
     PodsListed,
+    PodTrafficListed,
     QueuesListed,
     QuorumFormed,
     RankSampled,
@@ -179,6 +181,8 @@ class Store(Struct):
     tracked: dict[str, TrackedRun] = field(default_factory=dict)
     """MLflow's runs, by their id there."""
     gpu_activity: tuple[GpuActivity, ...] = ()
+    pod_traffic: dict[str, PodTraffic] = field(default_factory=dict)
+    """By pod, of those whose Ray nodes report no traffic."""
     deployments: dict[str, Deployment] = field(default_factory=dict)
     """Those of Ray Serve, by `Deployment.key`."""
     serve_loads: dict[str, ServeLoad] = field(default_factory=dict)
@@ -283,6 +287,8 @@ class Store(Struct):
                 self._run(event.run_id).curves.open(event.metric).prepend(points)
             case GpuActivityListed():
                 self._gpu_activity(event)
+            case PodTrafficListed():
+                self.pod_traffic = {found.pod: found for found in event.pods}
             case TrackedRunsListed():
                 self.tracked = {run.id: run for run in event.runs}
             case ServeListed():

@@ -25,8 +25,9 @@ PODS = "10.244.0.0/16"
 PAUSE_IMAGE = "localhost/pause:1"
 ROOT_IMAGE = "localhost/root:1"
 """An empty root with the usual directories: what runs in it is mounted."""
-# The space has a separate /run; a path in its folder may be too long for a socket.
-_SOCKET = Path("/run/containerd.sock")
+# The space has a separate /run; a path in its folder may be too long for a socket. The kubelet's
+# cAdvisor looks at this path only, and has no network metrics of pods without it.
+_SOCKET = Path("/run/containerd/containerd.sock")
 _KUBELET = Path("/run/kubelet")
 
 

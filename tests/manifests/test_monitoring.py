@@ -21,9 +21,10 @@ import pytest
 import yaml
 
 from cockpit.cli.main import main
-from cockpit.model.event import HistoryLoaded
-from cockpit.model.tracking import RunRef
+from cockpit.model.event import HistoryLoaded, PodTrafficListed
+from cockpit.model.tracking import PodRefs, RunRef
 from cockpit.session.monitored import monitored_session_on
+from cockpit.sources.prometheus import network
 from cockpit.sources.prometheus.settings import PrometheusSettings
 from cockpit.sources.prometheus.source import PrometheusSource
 from tests.cluster.build import program
@@ -32,7 +33,9 @@ from tests.cluster.node import NAME as NODE
 from tests.cluster.raycluster import STORAGE
 from tests.local_cluster import LIGHT_FLAGS
 from tests.manifests.kustomize import MONITORING, build, of_kind
+from tests.page import between
 
+ROOT = Path(__file__).parents[2]
 PORT = 9091
 BETWEEN_S = 15
 """The threshold of `stuck-start`, which is 120 s by default, in cockpit and in Prometheus."""
@@ -74,14 +77,26 @@ class Server:
         deadline = time.monotonic() + timeout_s
         while not (result := found()):
             space = self.cluster.testbed.plane.space
-            assert time.monotonic() < deadline, (self.targets(), space.said("prometheus"))
+            assert time.monotonic() < deadline, (self.errors(), space.said("prometheus"))
             time.sleep(0.5)
         return result
 
     def targets(self) -> dict[str, str]:
         """The health of each pod's target, by pod."""
         found = self.ask("targets?state=active")["activeTargets"]
-        return {each["labels"]["pod"]: each["health"] for each in found}
+        return {each["labels"]["pod"]: each["health"] for each in found if "pod" in each["labels"]}
+
+    def errors(self) -> dict[str, str]:
+        """Of the newest scrape, by its address; empty where it succeeded."""
+        found = self.ask("targets?state=active")["activeTargets"]
+        return {each["scrapeUrl"]: each["lastError"] for each in found}
+
+
+def documented(name: str) -> list[Any]:
+    """The YAML between the comments of that name in docs/monitoring.md."""
+    block = between((ROOT / "docs" / "monitoring.md").read_text(), name)
+    found: list[Any] = yaml.safe_load(block.removeprefix("```yaml\n").removesuffix("\n```"))
+    return found
 
 
 @pytest.fixture
@@ -122,6 +137,8 @@ def server(
     objects = build(MONITORING)
     made = []
     try:
+        for role in of_kind(objects, "ClusterRole"):
+            role["rules"] += documented("the rule of the kubelets")
         for kind, path in CREATED.items():
             for each in of_kind(objects, kind):
                 plane.ask("POST", path, each)
@@ -138,6 +155,11 @@ def server(
         ]
         config = yaml.safe_load(files["prometheus.yml"])
         config["global"] = {"scrape_interval": "2s", "evaluation_interval": "2s"}
+        [kubelets] = documented("the job of the kubelets")
+        kubelets["authorization"]["credentials_file"] = str(tmp_path / "token")
+        (tmp_path / "token").touch(mode=0o600)
+        (tmp_path / "token").write_text(token["status"]["token"])
+        config["scrape_configs"].append(kubelets)
         for scraped in config["scrape_configs"]:
             [found] = scraped["kubernetes_sd_configs"]
             found["kubeconfig_file"] = str(tmp_path / "kubeconfig")
@@ -181,6 +203,30 @@ def two_workers(ray_on_kubernetes: RealCluster, cockpit: Callable[..., str]) -> 
     yield
     cockpit("scale", "gpu", "1", "--yes")
     ray_on_kubernetes.wait_ready(1)
+
+
+def test_traffic_of_pods_is_read_from_their_kubelets(
+    ray_on_kubernetes: RealCluster, server: Server
+) -> None:
+    names = frozenset(pod["metadata"]["name"] for pod in ray_on_kubernetes.pods())
+    server.until(lambda: server.series(f'{network.SENT}{{namespace="ml"}}'), START_S)
+
+    async def pods() -> PodRefs:
+        return PodRefs("ml", names)
+
+    async def first() -> PodTrafficListed:
+        settings = PrometheusSettings(server.url)
+        async with aclosing(PrometheusSource(settings, pods=pods, poll_s=2.0).events()) as events:
+            async for event in events:
+                if isinstance(event, PodTrafficListed) and len(event.pods) == len(names):
+                    return event
+        raise AssertionError("the source has ended")
+
+    found = asyncio.run(asyncio.wait_for(first(), START_S))
+    assert {each.pod for each in found.pods} == names
+    for each in found.pods:  # a head and its worker exchange messages all the time
+        assert each.received_bytes_per_s, found
+        assert each.sent_bytes_per_s, found
 
 
 @pytest.mark.usefixtures("two_workers")

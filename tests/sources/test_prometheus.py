@@ -19,15 +19,16 @@ from cockpit.model.event import (
     GpuActivityListed,
     HistoryLoaded,
     PastAlertsLoaded,
+    PodTrafficListed,
     ServeMeasured,
     SourceHealth,
 )
 from cockpit.model.run import Placement
-from cockpit.model.tracking import GpuActivity, RunRef
+from cockpit.model.tracking import GpuActivity, PodRefs, RunRef
 from cockpit.sources.polling.backoff import Backoff
 from cockpit.sources.prometheus import history as history
-from cockpit.sources.prometheus import serve
-from cockpit.sources.prometheus.api import Prometheus
+from cockpit.sources.prometheus import network, serve
+from cockpit.sources.prometheus.api import Curve, Prometheus
 from cockpit.sources.prometheus.settings import PrometheusSettings
 from cockpit.sources.prometheus.source import PrometheusSource
 from cockpit.store.gpus import of_placement
@@ -375,6 +376,65 @@ async def test_requests_and_latency_of_serve_are_over_a_minute(tmp_path: Path) -
     assert (idle.requests_per_s, idle.p99_s) == (0.0, None)
 
 
+def received_and_sent() -> list[Sample]:
+    """Three minutes of pods, as two jobs scrape them from the kubelets, the second one late."""
+    now_s, samples = time.time(), []
+    rates = {
+        ("ml", "head-0", "eth0"): (1_000.0, 500.0),
+        ("ml", "worker-0", "eth0"): (2_000.0, 0.0),
+        ("ml", "worker-0", "net1"): (3_000_000.0, 4_000_000.0),
+        ("other", "worker-0", "eth0"): (9e9, 9e9),
+    }
+    for number in range(180):
+        for (namespace, pod, interface), (received, sent) in rates.items():
+            labels = {"namespace": namespace, "pod": pod, "interface": interface}
+            at_s = now_s - 180 + number
+            for job in ("kubelet", "cadvisor")[: 1 + number // 60]:
+                scraped = {**labels, "job": job}
+                samples += [
+                    Sample(network.RECEIVED, scraped, received * number, at_s),
+                    Sample(network.SENT, scraped, sent * number, at_s),
+                ]
+    return samples
+
+
+async def test_traffic_of_pods_that_ray_does_not_measure_is_that_of_their_kubelets(
+    tmp_path: Path,
+) -> None:
+    refs = [PodRefs("ml", frozenset({"worker-0", "worker-1"})), PodRefs(), PodRefs()]
+
+    async def pods() -> PodRefs:
+        return refs.pop(0)
+
+    with PrometheusServer(tmp_path).running(received_and_sent()) as server:
+        seen = await watched(source(server, pods=pods), health(3))
+    first, second = (event for event in seen if isinstance(event, PodTrafficListed))
+    [worker] = first.pods
+    assert worker.pod == "worker-0"
+    assert worker.received_bytes_per_s == pytest.approx(3_002_000, rel=0.05)
+    assert worker.sent_bytes_per_s == pytest.approx(4_000_000, rel=0.05)
+    assert second.pods == (), "Ray measures it now; reported once"
+    assert not healths(seen)[0].absent
+
+
+async def test_without_metrics_of_kubelets_no_traffic_is_queried(server: PrometheusServer) -> None:
+    asked: list[str] = []
+
+    class Listening(Prometheus):
+        async def instant(self, query: str) -> tuple[Curve, ...]:
+            asked.append(query)
+            return await super().instant(query)
+
+    async def pods() -> PodRefs:
+        return PodRefs("ml", frozenset({"worker-0"}))
+
+    seen = await watched(source(server, pods=pods, open_client=Listening), health(1))
+    assert not [event for event in seen if isinstance(event, PodTrafficListed)]
+    assert asked
+    assert not [query for query in asked if network.SENT in query]
+    assert not healths(seen)[-1].error
+
+
 async def test_gpus_that_no_longer_exist_are_reported_once(tmp_path: Path) -> None:
     with Exporter([dcgm("PROF_SM_ACTIVE", 1.0)]).serve() as exporter:
         server = PrometheusServer(tmp_path, [f"127.0.0.1:{exporter.port}"])
@@ -426,7 +486,8 @@ async def test_a_server_that_has_nothing_of_rays_is_absent(tmp_path: Path) -> No
         assert reported.ok
         assert reported.absent
         assert reported.error == (
-            f"Prometheus at http://127.0.0.1:{server.port} scrapes neither Ray nor DCGM"
+            f"Prometheus at http://127.0.0.1:{server.port} scrapes neither Ray nor DCGM nor "
+            "the kubelets"
         )
 
 

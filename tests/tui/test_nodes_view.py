@@ -5,8 +5,21 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from cockpit.insight.nodes.suspects import suspects
-from cockpit.model.cluster import CONNECTING, ClusterHealth, ClusterRef, KubernetesNode
-from cockpit.model.event import ClusterSeen, KubernetesNodesListed, NodesListed
+from cockpit.model.cluster import (
+    CONNECTING,
+    ClusterHealth,
+    ClusterRef,
+    KubernetesNode,
+    PodTraffic,
+)
+from cockpit.model.event import (
+    ClusterSeen,
+    KubernetesNodesListed,
+    NodesListed,
+    PodTrafficListed,
+)
+from cockpit.model.tracking import PodRefs
+from cockpit.store.selectors import pods_without_traffic
 from cockpit.tui.views.nodes.rows import ray_rows
 from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import GIB, START_S
@@ -82,3 +95,39 @@ async def test_hosts_are_listed_as_nodes_and_one_that_has_not_answered_is_not_su
         seen.app.tick()
         await seen.sees("hosts · 3", "waiting", CONNECTING, "not ready", lost)
         assert [one.node for one in suspects([], nodes)] == ["host-2"]
+
+
+async def test_traffic_that_ray_does_not_report_is_that_of_the_kubelet_with_a_mark(
+    cockpit: Open,
+) -> None:
+    for size, reason in (((80, 24), ""), ((200, 50), "* measured by the kubelet")):
+        async with cockpit(size=size) as seen:
+            filled(seen)
+            store = seen.app.store
+            head, *others = store.nodes.values()
+            # As in a pod without an interface whose name begins with `e`.
+            silent = replace(others[0], received_bytes_per_s=0.0, sent_bytes_per_s=0.0, alive=True)
+            nodes = (head, silent, *others[1:])
+            store.apply(NodesListed(at_s=START_S + 60, source="ray", nodes=nodes))
+            pod = next(pod.name for pod in store.pods.values() if pod.ip == silent.ip)
+            measured = (PodTraffic(pod, 99.9 * 1024**2, 1_500.0),)
+            store.apply(PodTrafficListed(at_s=START_S + 60, source="prometheus", pods=measured))
+            seen.app.tick()
+            await seen.press("9")
+            await seen.sees("3.3 MiB/s", "*99.9 MiB/s", "*1.5 KiB/s", reason)
+
+
+async def test_only_living_nodes_on_kubernetes_without_traffic_are_queried(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        store = seen.app.store
+        head, one, two = store.nodes.values()
+        nodes = (
+            replace(head, received_bytes_per_s=10.0, sent_bytes_per_s=0.0),
+            replace(one, received_bytes_per_s=None, sent_bytes_per_s=None),
+            replace(two, alive=False),
+        )
+        store.apply(NodesListed(at_s=START_S + 60, source="ray", nodes=nodes))
+        assert pods_without_traffic(store) == PodRefs(), "not on Kubernetes"
+        store.ref = ClusterRef("kuberay", "demo", "ml", "lab")
+        pod = next(pod.name for pod in store.pods.values() if pod.ip == one.ip)
+        assert pods_without_traffic(store) == PodRefs("ml", frozenset({pod}))

@@ -63,6 +63,20 @@ def test_only_parameters_that_differ_have_columns() -> None:
     assert found.index("metric.val_loss") < found.index("metric.accuracy")
 
 
+def test_sampled_numbers_are_shortened_and_whole_results_have_no_decimals() -> None:
+    store = store_at()
+    experiment = store.experiments[EXPERIMENT]
+    name, trial = next(iter(experiment.trials.items()))
+    config = {**trial.config, "lr": "0.004884121377763905", "depth": "1e-05"}
+    experiment.trials[name] = replace(trial, config=config, metrics={"epoch": 30.0})
+    rows = TrialRows()
+    found = rows.rows(store, START_S + 60, Order())
+    cells = next(row.cells for row in found if row.key.endswith(trial.id))
+    shown = {column.key: cell.text for column, cell in zip(rows.columns, cells, strict=True)}
+    assert (shown["config.lr"], shown["config.depth"]) == ("0.004884", "1e-05")
+    assert shown["metric.epoch"] == "30"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

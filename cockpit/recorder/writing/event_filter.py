@@ -27,6 +27,7 @@ from cockpit.model.event import (
     NodesListed,
     Notice,
     PodsListed,
+    PodTrafficListed,
     QueuesListed,
     RunSeen,
     ServeListed,
@@ -59,6 +60,7 @@ BUSY = (
     NodesListed,
     KubernetesNodesListed,
     GpuActivityListed,
+    PodTrafficListed,
     ServeMeasured,
     TrackedRunsListed,
 )
@@ -199,6 +201,7 @@ _LISTED = (
     QueuesListed,
     MemoryKillsListed,
     GpuActivityListed,
+    PodTrafficListed,
     ServeListed,
     ServeMeasured,
     TrackedRunsListed,

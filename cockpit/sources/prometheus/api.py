@@ -68,6 +68,12 @@ class Prometheus:
             return tuple(map(_curve, answer["data"]["result"]))
 
 
+def quoted(text: str) -> str:
+    """Quote as a PromQL string, with Go's escapes."""
+    inner = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{inner}"'
+
+
 def _curve(item: Mapping[str, Any]) -> Curve:
     points = [item["value"]] if "value" in item else item["values"]
     return Curve(

@@ -11,8 +11,8 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from cockpit.sources.prometheus import serve
-from cockpit.sources.prometheus.api import Curve
+from cockpit.sources.prometheus import network, serve
+from cockpit.sources.prometheus.api import Curve, quoted
 from training.telemetry.metric_table import CURVES
 
 MOST_POINTS = 2_000
@@ -46,9 +46,10 @@ _BY_RANK = "max by (__name__, rank)"
 
 
 def presence(selector: str) -> str:
-    """Which of all that is read here, by `dcgm` or `serve`, the server has: one series a name."""
-    names = f"(ray_)?{_PREFIX}step|ray_node_cpu_count|DCGM_FI_.*|{serve.LATENCY}"
-    return f"count by (__name__) ({_series(names, selector=selector)})"
+    """Which of all that this source reads the server has: one series a name."""
+    names = (f"(ray_)?{_PREFIX}step", "ray_node_cpu_count", "DCGM_FI_.*", serve.LATENCY)
+    series = _series("|".join((*names, network.RECEIVED)), selector=selector)
+    return f"count by (__name__) ({series})"
 
 
 def beginning(run_id: str, step_s: int, selector: str) -> str:
@@ -126,12 +127,6 @@ def node_gpus(field: str, gpus: Sequence[tuple[str, int]], selector: str) -> str
 def step_of(span_s: float, least_s: int = LEAST_STEP_S) -> int:
     """An integer number of seconds, so that a range has at most MOST_POINTS."""
     return max(least_s, math.ceil(span_s / (MOST_POINTS - 1)))
-
-
-def quoted(text: str) -> str:
-    """Quote as a PromQL string, with Go's escapes."""
-    inner = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{inner}"'
 
 
 def _of_run(run_id: str, suffixes: Iterable[str], matcher: str, selector: str) -> str:

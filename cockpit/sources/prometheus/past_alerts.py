@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from cockpit.model.alert import Alert, Finding, PastAlert, Severity
 from cockpit.model.text import one_line
-from cockpit.sources.prometheus.api import Curve
-from cockpit.sources.prometheus.history import quoted
+from cockpit.sources.prometheus.api import Curve, quoted
 
 MOST = 100
 """The newest ones."""

@@ -1,7 +1,7 @@
-"""Prometheus: a run's curves from before it was watched, and DCGM's metrics of the GPUs.
+"""Prometheus: a run's curves from before it was watched, and what other exporters measure now.
 
-Optional: without an address, or if the server has no metrics of Ray or DCGM, this source is absent
-and reports why.
+Optional: without an address, or if the server has none of these metrics, this source is absent and
+reports why.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from cockpit.model.event import (
     GpuActivityListed,
     HistoryLoaded,
     PastAlertsLoaded,
+    PodTrafficListed,
     ServeMeasured,
     SourceHealth,
 )
-from cockpit.model.tracking import RunRef, Runs, no_runs
+from cockpit.model.tracking import Pods, RunRef, Runs, no_pods, no_runs
 from cockpit.sources.polling.source import PollingOptions, PollingSource
-from cockpit.sources.prometheus import dcgm, past_alerts, serve
+from cockpit.sources.prometheus import dcgm, network, past_alerts, serve
 from cockpit.sources.prometheus import history as history
 from cockpit.sources.prometheus.api import Curve, Prometheus
 from cockpit.sources.prometheus.settings import NOWHERE, PrometheusSettings
@@ -60,10 +61,11 @@ class _Asked(Struct):
 
 class PrometheusSource(PollingSource):
     """HistoryLoaded, once for each curve of a run; PastAlertsLoaded, once for each run;
-    GpuActivityListed; ServeMeasured; SourceHealth.
+    GpuActivityListed; ServeMeasured; PodTrafficListed; SourceHealth.
 
-    `runs` returns the watched runs, and is awaited on the loop of this source. `settings` may
-    be a function that finds out; while its answer has no address, this source is absent.
+    `runs` returns the watched runs, and `pods` the pods whose traffic Ray does not report; both
+    are awaited on the loop of this source. `settings` may be a function that finds out; while its
+    answer has no address, this source is absent.
     """
 
     name = "prometheus"
@@ -73,6 +75,7 @@ class PrometheusSource(PollingSource):
         self,
         settings: PrometheusSettings | Find,
         runs: Runs = no_runs,
+        pods: Pods = no_pods,
         *,
         poll_s: float = POLL_S,
         least_step_s: int = history.LEAST_STEP_S,
@@ -82,7 +85,7 @@ class PrometheusSource(PollingSource):
     ) -> None:
         super().__init__(poll_s=poll_s, **polling)
         self._find = _always(settings) if isinstance(settings, PrometheusSettings) else settings
-        self._runs = runs
+        self._runs, self._pods = runs, pods
         self._least_step_s, self._curves_awaited_s = least_step_s, curves_awaited_s
         self._open = open_client
         self._asked: dict[str, _Asked] = {}
@@ -91,6 +94,8 @@ class PrometheusSource(PollingSource):
         self._asked_has_s = -math.inf
         self._listed = False
         """Whether the newest list of GPUs had any."""
+        self._measured = False
+        """Whether the newest list of the traffic of pods had any."""
         self._remembered = False
         """Whether it had a past of any run."""
 
@@ -110,7 +115,7 @@ class PrometheusSource(PollingSource):
         if self._has or self._remembered:
             return self.health(error="; ".join(self._complaints(server_s)))
         wait_s = self._pause_s(self._poll_s, self.rest_s)
-        text = f"{client.where} scrapes neither Ray nor DCGM"
+        text = f"{client.where} scrapes neither Ray nor DCGM nor the kubelets"
         return self.health(max(wait_s, PRESENCE_S), absent=True, error=text)
 
     async def _ask(self, client: Prometheus, selector: str) -> float:
@@ -134,6 +139,13 @@ class PrometheusSource(PollingSource):
         if serve.LATENCY in self._has:
             loads = serve.loads(await client.instant(serve.query(selector)))
             yield ServeMeasured(at_s=self._clock(), source=self.name, loads=loads)
+        pods = await self._pods()
+        if self._measured or (pods.names and network.RECEIVED in self._has):
+            query = network.query(pods.namespace, selector)
+            found = network.traffic(await client.instant(query), pods.names) if pods.names else ()
+            if found or self._measured:
+                yield PodTrafficListed(at_s=self._clock(), source=self.name, pods=found)
+            self._measured = bool(found)
         due = [run for run in await self._runs() if self._is_due(run)]
         for run in due[:RUNS_A_POLL]:
             asked = self._asked[run.id]

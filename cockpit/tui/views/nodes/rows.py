@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from cockpit import format
 from cockpit.insight.nodes.suspects import Suspect
-from cockpit.model.cluster import CONNECTING, KubernetesNode, Node, Pod
+from cockpit.model.cluster import CONNECTING, KubernetesNode, Node, Pod, PodTraffic
 from cockpit.model.text import one_line
-from cockpit.store.selectors import age_s, current_run
+from cockpit.store.selectors import age_s, current_run, reports_traffic
 from cockpit.store.store import Store
 from cockpit.tui.views.pods.rows import few
 from cockpit.tui.widgets.table.table import Cell, Column, Row
@@ -39,8 +39,8 @@ RAY_COLUMNS = (
     Column("memory", "MEM", width=5, align="right"),
     Column("store", "STORE", width=5, align="right"),
     Column("disk", "DISK", width=5, align="right"),
-    Column("received", "NET IN", width=10, align="right"),
-    Column("sent", "NET OUT", width=10, align="right"),
+    Column("received", "NET IN", width=11, align="right"),
+    Column("sent", "NET OUT", width=11, align="right"),
     Column("gpus", "GPU", width=6, align="right", priority=1),
     Column("memory_size", "MEM SIZE", width=9, align="right", priority=3),
     Column("store_size", "STORE SIZE", width=10, align="right", priority=3),
@@ -156,12 +156,19 @@ def ray_rows(store: Store) -> list[Row]:
             node,
             living.get(node.ip) or _ended(node, ended) or node.hostname or node.id,
             tuple(ranks.get(node.ip, ())),
+            store.pod_traffic.get(living.get(node.ip, "")),
         )
         for node in store.nodes.values()
     ]
 
 
-def _ray_row(node: Node, name: str, ranks: tuple[int, ...]) -> Row:
+def _ray_row(
+    node: Node, name: str, ranks: tuple[int, ...], measured: PodTraffic | None = None
+) -> Row:
+    """`measured`: its pod's traffic, shown with a mark if Ray reports none."""
+    others = measured if node.alive and not reports_traffic(node) else None
+    mark, of = ("*", others) if others is not None else ("", node)
+    reason = node.state_message or ("* measured by the kubelet" if others is not None else "")
     busy = [gpu.utilization_percent for gpu in node.gpus if gpu.utilization_percent is not None]
     return Row(
         node.id,
@@ -174,13 +181,13 @@ def _ray_row(node: Node, name: str, ranks: tuple[int, ...]) -> Row:
             _filled(node.memory_used_bytes, node.memory_total_bytes),
             _filled(node.object_store_used_bytes, node.object_store_total_bytes),
             _filled(node.disk_used_bytes, node.disk_total_bytes),
-            Cell(_rate(node.received_bytes_per_s)),
-            Cell(_rate(node.sent_bytes_per_s)),
+            Cell(_rate(of.received_bytes_per_s, mark)),
+            Cell(_rate(of.sent_bytes_per_s, mark)),
             Cell(format.percent(sum(busy) / len(busy) if busy else None)),
             Cell(format.bytes_text(node.memory_total_bytes)),
             Cell(format.bytes_text(node.object_store_total_bytes)),
             Cell(format.bytes_text(node.disk_total_bytes)),
-            Cell(node.state_message, "muted"),
+            Cell(reason, "muted"),
         ),
     )
 
@@ -195,5 +202,7 @@ def _filled(used: int | None, total: int | None) -> Cell:
     return Cell(f"!{text}" if full else text, "warning" if full else "")
 
 
-def _rate(bytes_per_s: float | None) -> str:
-    return format.DASH if bytes_per_s is None else f"{format.bytes_text(int(bytes_per_s))}/s"
+def _rate(bytes_per_s: float | None, mark: str) -> str:
+    if bytes_per_s is None:
+        return format.DASH
+    return f"{mark}{format.bytes_text(int(bytes_per_s))}/s"

@@ -23,6 +23,8 @@ SPARK_CELLS = 10
 CONFIG_COLUMNS = 12
 METRIC_COLUMNS = 8
 TEXT_CELLS = 120
+SETTING_CELLS = 8
+"""A number that is longer is shown with four significant digits."""
 _STYLES = {
     TrialStatus.PENDING: "muted",
     TrialStatus.RUNNING: "good",
@@ -215,7 +217,7 @@ def _metric(name: str, title: str, priority: int) -> _Field:
         return line.trial.metrics.get(name)
 
     def cell(line: TrialLine) -> Cell:
-        text = format.number(line.trial.metrics.get(name))
+        text = format.reported(line.trial.metrics.get(name))
         bad = text in ("NaN", "∞", "-∞")
         return Cell(text, "bad" if bad else "bold" if line.is_best else line.style)
 
@@ -234,6 +236,12 @@ def _setting(name: str, number: int) -> _Field:
         except ValueError:
             return text
 
+    def cell(line: TrialLine) -> Cell:
+        text, number = line.trial.config.get(name, format.DASH), value(line)
+        if len(text) > SETTING_CELLS and isinstance(number, float):
+            text = format.reported(number)
+        return Cell(one_line(text, 40), line.style)
+
     column = Column(
         f"config.{name}",
         name.rpartition("/")[2].upper(),
@@ -245,6 +253,6 @@ def _setting(name: str, number: int) -> _Field:
     return _Field(
         column,
         value,
-        lambda line: Cell(one_line(line.trial.config.get(name, format.DASH), 40), line.style),
+        cell,
         (name.casefold(), name.rpartition("/")[2].casefold()),
     )
