@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from cockpit.backends.local import GroupSpec, LocalBackend
+from cockpit.model.cluster import Pod, Resources
 from cockpit.model.run import RunState
+from cockpit.session import builder
 from tests.launch.jobs import MLP, SEARCH, TRAINING, TWO, ended, launch
 from tests.local_cluster import running_cluster
 
@@ -75,6 +77,34 @@ def test_benchmark_reports(cluster: LocalBackend, tmp_path: Path) -> None:
     storage = {"storage_path": str(tmp_path), "run_name": "report"}
     assert launch("benchmark", asked | storage, *WHERE) == 0
     assert (tmp_path / "report" / "report.md").read_text()
+
+
+@pytest.mark.nightly  # what Ray is asked for: tests/training/test_fit.py
+def test_ranks_run_on_nodes_of_the_label_and_each_on_another_one_if_asked(tmp_path: Path) -> None:
+    two = Resources(cpus=2)
+    groups = [GroupSpec("other", replicas=1, resources=two),
+              GroupSpec("wanted", replicas=2, resources=two)]  # fmt: skip
+    with running_cluster("placed", groups) as backend:
+        groups_of = {pod.ip: pod.group for pod in pods(backend, 4)}
+        nodes = {}
+        for placement in ("pack", "strict_spread"):
+            asked = {"placement": placement, "label_selector": "ray.io/group=wanted"}
+            storage = {"storage_path": str(tmp_path), "run_name": placement}
+            where = ("--local", "--cluster", "placed")
+            assert launch("ddp", MLP | TWO | asked | storage, *where) == 0
+            ranks = ended(backend, placement).ranks.values()
+            nodes[placement] = {rank.placement.node_ip for rank in ranks if rank.placement}
+        assert {placement: len(found) for placement, found in nodes.items()} == {
+            "pack": 1,
+            "strict_spread": 2,
+        }
+        assert {groups_of[ip] for found in nodes.values() for ip in found} == {"wanted"}
+
+
+def pods(backend: LocalBackend, count: int) -> list[Pod]:
+    with builder.session_on(backend) as session:
+        assert session.wait(lambda store: len(store.pods) == count, 60.0), session.store.pods
+        return list(session.store.pods.values())
 
 
 def test_deepspeed_reports_what_it_lacks(
