@@ -9,11 +9,23 @@ from cockpit.drills.engine.drill import Experiment
 from cockpit.drills.engine.journal import Journal
 from cockpit.drills.plan.plan import DrillPlan, FaultSpec, TargetSpec, Timeouts
 from cockpit.drills.probes.external import ContextProber
-from cockpit.model.drill import DrillRecord, Stage
+from cockpit.model.drill import DrillRecord, Milestone, Recovery, Stage
 from cockpit.session.session import Session
 from cockpit.store.store import Store
 
 TIMEOUT_S = 480.0
+AFTER_RANK_KILL = {
+    Milestone.INJECTED,
+    Milestone.SYMPTOM,
+    Milestone.DETECTED,
+    Milestone.STOPPED,
+    Milestone.ATTEMPT_ENDED,
+    Milestone.WORKERS_STARTED,
+    Milestone.PROCESS_GROUP,
+    Milestone.RESTORED,
+    Milestone.FIRST_STEP,
+}
+"""What is reported of a killed rank on each backend; what comes after the first step may differ."""
 
 
 def plan(
@@ -55,3 +67,16 @@ def conduct(
     record = done.result()
     assert not list(journal.glob("*")), "nothing is left to undo"
     return record
+
+
+def rank_kill_report(record: DrillRecord) -> Recovery:
+    """The recovery of a killed rank, which has the same shape on each backend."""
+    (recovery,) = record.recoveries
+    assert recovery.recovered, record
+    reached = {instant.milestone for instant in recovery.instants}
+    assert reached & AFTER_RANK_KILL == AFTER_RANK_KILL, recovery
+    assert not reached & {Milestone.POD_REPLACED, Milestone.POD_READY}
+    assert recovery.steps_lost is not None
+    assert (recovery.restarts, recovery.budget) == (1, "max_failures")
+    assert recovery.ranks_before == recovery.ranks_after
+    return recovery

@@ -30,7 +30,7 @@ from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.store.store import Store
 from tests.cluster.fixtures import RealCluster
 from tests.cluster.raycluster import STORAGE
-from tests.drills.real_drill import conduct, plan
+from tests.drills.real_drill import conduct, plan, rank_kill_report
 from tests.insight.test_hang import LOOP, dump
 from tests.local_cluster import LIGHT_FLAGS
 
@@ -186,6 +186,13 @@ def test_memory_runs_out_and_the_rank_is_who_dies(
     assert killed > 0 or ended == "OOMKilled" or "out of memory" in recovery.reason, (killed, ended)
     assert the_rank(session).pod == victim.pod, "the pod has outlived it"
     assert "cockpit-drill-" not in in_pod(session, victim.pod, "ls", "/tmp")
+
+
+def test_report_of_a_killed_rank_is_that_of_other_backends(
+    session: Session, tmp_path: Path
+) -> None:
+    record = conduct(session, plan("rank-kill", "rank:0"), tmp_path)
+    assert rank_kill_report(record).ranks_after == 1
 
 
 def test_a_killed_container_is_restarted_with_nothing_left_to_undo(
