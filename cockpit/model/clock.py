@@ -15,8 +15,6 @@ TOLERANCE_S = 2.0
 """A Date header has whole seconds, and clocks that are kept by NTP differ by less than one."""
 EARLIEST_S, LATEST_S = 1_577_836_800.0, 4_102_444_800.0
 """The years 2020 to 2099. A header with another year is an error or an attack, and is ignored."""
-
-
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 

@@ -37,7 +37,7 @@ def measure(minutes: int, profiles: Sequence[str]) -> Table:
     step_s = min(run.step_s for run in runs)
     return Table(
         f"A kill a minute, for {minutes} minutes",
-        "A run of 2 ranks on local pods, of which one more is a spare, under one recovery profile "
+        "A run of 2 ranks on three local pods, one of them a spare, under one recovery profile "
         f"after the other. Each {EVERY_S:g} s, the pod of a rank is killed, or another one while "
         "no rank runs. Goodput: the steps that the run is ahead at the end × the time of a step "
         f"without a fault ({1000 * step_s:.1f} ms) ÷ the wall time.",

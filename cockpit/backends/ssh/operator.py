@@ -11,8 +11,8 @@ It connects to all hosts and does what KubeRay's operator does on Kubernetes:
   returns, its pod is the one too many: ranks may run in the other, and Ray's head has usually
   declared the one that was lost dead.
 
-What it decides depends on the states of the hosts, so that it can end and start again at any time;
-only which pods were lost it does not know then. One operator at a time holds a lock on the head's
+What it decides depends on the states of the hosts, so that it can end and start again at any time:
+all that it forgets is which pods were lost. One operator at a time holds a lock on the head's
 host, which it renews over its connection. When the record is removed, it ends. A restart of the
 head's host may remove the record with all files in /tmp: then the operator writes it again.
 """
