@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from cockpit.backends.local import GroupSpec, LocalBackend, down, list_clusters, up
+from cockpit.backends.local.lifecycle import StartError
 from cockpit.launch import submission
 from cockpit.launch.submission import LaunchSpec
 from cockpit.model.recovery import DEFAULT, RecoveryProfile
@@ -32,6 +33,8 @@ LIGHT_RUN = {
 tests. An epoch of two ranks, and so a checkpoint, takes 2.2 s."""
 LIGHT_FLAGS = [f"--set={key}={value}" for key, value in LIGHT_RUN.items()]
 
+RAY_GAVE_UP = "The current node timed out during startup"
+"""Ray waits 30 s for a raylet (ray/_private/node.py): not always enough beside other tests."""
 ONE_WORKER = (GroupSpec("gpu", replicas=1, min=0, max=2),)
 
 
@@ -67,7 +70,12 @@ def running_cluster(
 ) -> Iterator[LocalBackend]:
     """A cluster that is ready, and its backend. Not inside a running loop: for sync fixtures."""
     with separate_state():
-        asyncio.run(up(name, groups, recovery=recovery))
+        try:
+            asyncio.run(up(name, groups, recovery=recovery))
+        except StartError as error:
+            if RAY_GAVE_UP not in str(error):
+                raise
+            asyncio.run(up(name, groups, recovery=recovery))
         yield LocalBackend(name)
 
 
