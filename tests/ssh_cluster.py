@@ -8,11 +8,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from cockpit.backends.ssh import lifecycle
+from cockpit.backends.ssh.backend import SshBackend
 from cockpit.backends.ssh.description import Hosts, read
-from tests.local_cluster import separate_state
+from cockpit.launch import submission
+from cockpit.model.recovery import RecoveryProfile
+from cockpit.session import builder
+from cockpit.session.session import Session
+from cockpit.sources.ray.dashboard import Dashboard
+from cockpit.store.selectors import current_run
+from cockpit.store.store import Store
+from tests.host_spaces import Network, host_spaces
+from tests.local_cluster import LIGHT_RUN, separate_state
 from tests.sshd import Sshd, hosts
 
+RANKS = 2
+"""Of `running_job`."""
+START_S = 600.0
 OBJECT_STORE_BYTES = 80_000_000
 """Ray's least is 75 MB."""
 SLEEPS = f"""#!/bin/sh
@@ -73,3 +87,39 @@ def running_hosts(count: int = 3, *, real: bool) -> Iterator[tuple[Hosts, list[S
             yield described, listed
         finally:
             asyncio.run(lifecycle.down(described))
+
+
+@contextmanager
+def running_job(*names: str, recovery: RecoveryProfile) -> Iterator[tuple[Network, Session]]:
+    """A run of RANKS ranks with real Ray on hosts that are namespaces, the first one its head."""
+    with separate_state(), host_spaces(*names) as network:
+        described = description([host.sshd for host in network.hosts], replicas=RANKS)
+        asyncio.run(lifecycle.up(described, recovery.name, START_S, print))
+        backend = SshBackend(described)
+        settings = LIGHT_RUN | {"storage_path": str(network.shared), "max_failures": "-1"}
+        spec = replace(submission.bundled_spec("checkpointed", settings, RANKS), recovery=recovery)
+
+        async def launch() -> None:
+            async with Dashboard(backend.dashboard) as dashboard:
+                await submission.launch(dashboard, spec)
+
+        try:
+            with builder.session_on(backend) as session:
+                session.call(launch())
+                yield network, session
+        finally:
+            asyncio.run(lifecycle.down(described))
+
+
+def trains(store: Store) -> bool:
+    """Whether all ranks step, with a checkpoint of this attempt."""
+    run = current_run(store)
+    attempt = run.attempt if run else None
+    return (
+        run is not None
+        and attempt is not None
+        and attempt.ended_s is None
+        and attempt.first_step_s is not None
+        and len(attempt.placements) == RANKS
+        and (run.checkpoint_s or 0.0) > attempt.first_step_s
+    )

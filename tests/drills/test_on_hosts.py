@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import Iterator
@@ -12,20 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from cockpit.backends.ssh import lifecycle
-from cockpit.backends.ssh.backend import SshBackend
-from cockpit.launch import submission
 from cockpit.model.drill import Verdict
 from cockpit.model.recovery import DEFAULT
-from cockpit.session import builder
 from cockpit.session.session import Session
-from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.store.store import Store
 from tests.drills.real_drill import conduct, plan, rank_kill_report
-from tests.host_spaces import HostSpace, Network, host_spaces
-from tests.local_cluster import LIGHT_RUN, separate_state
-from tests.ssh_cluster import description
+from tests.host_spaces import HostSpace, Network
+from tests.ssh_cluster import RANKS, START_S, running_job, trains
 from tests.sshd import children
 
 pytestmark = [
@@ -34,9 +27,6 @@ pytestmark = [
     pytest.mark.ray,
     pytest.mark.skipif(os.getuid() != 0, reason="namespaces need root"),
 ]
-
-RANKS = 2
-WITHIN_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,42 +49,10 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A run of two ranks on two hosts, and a host for the head.
-
-    With the profile `fast`, Ray would end a rank that is frozen for 12 s.
-    """
-    with separate_state(), host_spaces("host-0", "host-1", "host-2") as network:
-        hosts = description([host.sshd for host in network.hosts], replicas=RANKS)
-        asyncio.run(lifecycle.up(hosts, DEFAULT.name, WITHIN_S, print))
-        backend = SshBackend(hosts)
-        settings = LIGHT_RUN | {"storage_path": str(network.shared), "max_failures": "-1"}
-        spec = submission.bundled_spec("checkpointed", settings, RANKS)
-
-        async def launch() -> None:
-            async with Dashboard(backend.dashboard) as dashboard:
-                await submission.launch(dashboard, spec)
-
-        try:
-            with builder.session_on(backend) as session:
-                session.call(launch())
-                assert session.wait(trains, WITHIN_S), session.store.jobs
-                yield Stage(network, session)
-        finally:
-            asyncio.run(lifecycle.down(hosts))
-
-
-def trains(store: Store) -> bool:
-    """Whether all ranks step, with a checkpoint of this attempt."""
-    run = current_run(store)
-    attempt = run.attempt if run else None
-    return (
-        run is not None
-        and attempt is not None
-        and attempt.ended_s is None
-        and attempt.first_step_s is not None
-        and len(attempt.placements) == RANKS
-        and (run.checkpoint_s or 0.0) > attempt.first_step_s
-    )
+    """With the profile `fast`, Ray would end a rank that is frozen for 12 s."""
+    with running_job("host-0", "host-1", "host-2", recovery=DEFAULT) as (network, session):
+        assert session.wait(trains, START_S), session.store.jobs
+        yield Stage(network, session)
 
 
 def state(host: HostSpace, pid: int) -> str:
@@ -120,6 +78,6 @@ def test_fault_is_undone_although_the_connection_was_cut(stage: Stage, tmp_path:
 
 
 def test_report_of_a_killed_rank_is_that_of_other_backends(stage: Stage, tmp_path: Path) -> None:
-    assert stage.session.wait(trains, WITHIN_S)
+    assert stage.session.wait(trains, START_S)
     record = conduct(stage.session, plan("rank-kill", "rank:1"), tmp_path)
     assert rank_kill_report(record).ranks_after == RANKS

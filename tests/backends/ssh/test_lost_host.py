@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from msgspec.structs import replace
 
-from cockpit.backends.ssh import lifecycle
-from cockpit.backends.ssh.backend import SshBackend
 from cockpit.insight.recovery.measurement import is_settled, recovery
-from cockpit.launch import submission
 from cockpit.model.drill import Drill
 from cockpit.model.recovery import FAST
-from cockpit.session import builder
 from cockpit.session.session import Session
-from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.store.store import Store
-from tests.host_spaces import Network, host_spaces
-from tests.local_cluster import LIGHT_RUN, separate_state
-from tests.ssh_cluster import description
+from tests.host_spaces import Network
+from tests.ssh_cluster import START_S, running_job, trains
 
 pytestmark = [
     pytest.mark.nightly,  # test_restart.py has a host that is down, with a stand-in for Ray
@@ -32,9 +24,6 @@ pytestmark = [
     pytest.mark.skipif(os.getuid() != 0, reason="namespaces need root"),
 ]
 
-RANKS = 2
-WITHIN_S = 600.0
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -42,7 +31,7 @@ class Stage:
     session: Session
 
     def wait(self, until: Callable[[Store], bool]) -> None:
-        assert self.session.wait(until, WITHIN_S), (
+        assert self.session.wait(until, START_S), (
             current_run(self.session.store),
             self.session.store.pods,
             self.session.store.kubernetes_nodes,
@@ -52,37 +41,9 @@ class Stage:
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """A run of two ranks on two hosts, and a third host that is spare and has no pod."""
-    with separate_state(), host_spaces("host-0", "host-1", "host-2", "host-3") as network:
-        hosts = description([host.sshd for host in network.hosts], replicas=RANKS)
-        asyncio.run(lifecycle.up(hosts, FAST.name, WITHIN_S, print))
-        backend = SshBackend(hosts)
-        settings = LIGHT_RUN | {"storage_path": str(network.shared), "max_failures": "-1"}
-        spec = replace(submission.bundled_spec("checkpointed", settings, RANKS), recovery=FAST)
-
-        async def launch() -> None:
-            async with Dashboard(backend.dashboard) as dashboard:
-                await submission.launch(dashboard, spec)
-
-        try:
-            with builder.session_on(backend) as session:
-                session.call(launch())
-                yield Stage(network, session)
-        finally:
-            asyncio.run(lifecycle.down(hosts))
-
-
-def trains(store: Store) -> bool:
-    """Whether all ranks step, with a checkpoint of this attempt."""
-    run = current_run(store)
-    attempt = run.attempt if run else None
-    return (
-        run is not None
-        and attempt is not None
-        and attempt.ended_s is None
-        and attempt.first_step_s is not None
-        and len(attempt.placements) == RANKS
-        and (run.checkpoint_s or 0.0) > attempt.first_step_s
-    )
+    names = ("host-0", "host-1", "host-2", "host-3")
+    with running_job(*names, recovery=FAST) as (network, session):
+        yield Stage(network, session)
 
 
 def test_run_continues_on_the_spare_host_and_the_lost_one_is_shown_until_it_returns(
