@@ -15,7 +15,7 @@ import pytest
 
 ray = pytest.importorskip("ray")
 
-from training.recovery import deaths, forkserver, nodes, spares  # noqa: E402
+from training.recovery import actors, deaths, forkserver, nodes, spares  # noqa: E402
 from training.recovery.callback import RecoveryCallback  # noqa: E402
 from training.recovery.imports import reserved_memory  # noqa: E402
 from training.recovery.nodes import Node  # noqa: E402
@@ -194,7 +194,8 @@ def test_each_rank_has_two_spares_once_the_fork_server_of_its_node_is_ready(
     monkeypatch.setattr(spares, "alive", lambda: listed)
     monkeypatch.setattr(spares, "_ask", lambda node, env: asked.update([node.id[0]]))
     kept = Counter({"b" * 56: 3})
-    group = spares.Spares([object(), object()], {"CPU": 1.0}, kept, fork=True)
+    servers: dict[str, Any] = {}
+    group = spares.Spares([object(), object()], {"CPU": 1.0}, kept, servers, fork=True)
     group._check(spares.Loaded("{}", ["torch"], {}))
     assert not asked
     server.done = {"b" * 56}
@@ -205,8 +206,138 @@ def test_each_rank_has_two_spares_once_the_fork_server_of_its_node_is_ready(
     for _ in range(6):
         group._check(spares.Loaded("{}", ["torch"], {}))
     assert asked == {"a": 4, "b": 1}
-    assert [name[0] for name in server.started] == ["a", "b"]
+    kept["b" * 56] -= 1
+    group = spares.Spares([object(), object()], {"CPU": 1.0}, kept, servers, fork=True)
+    group._check(spares.Loaded("{}", ["torch"], {}))
+    assert asked == {"a": 4, "b": 2}
+    assert [name[0] for name in server.started] == ["a", "b"], "once in a run"
     assert kept == {"a" * 56: 4, "b" * 56: 4}
+
+
+@pytest.mark.parametrize(
+    ("kept", "strategy", "left_out"),
+    [
+        ({"a": 2, "b": 2}, "PACK", "!in(dying,new)"),
+        ({"a": 2, "b": 2, "dying": 2}, "SPREAD", "!in(dying,new)"),
+        ({"a": 1, "b": 1, "new": 1, "dying": 1}, "PACK", "!in(dying)"),
+        ({"a": 2, "dead": 2}, "PACK", ""),
+        ({"a": 2, "b": 2}, "STRICT_PACK", ""),
+        ({"large": 2}, "STRICT_PACK", "!in(a,b,dying,new)"),
+        ({"large": 2}, "STRICT_SPREAD", ""),
+        ({"a": 2, "dying": 2}, "PACK", ""),
+        ({}, "PACK", ""),
+    ],
+)
+def test_ranks_are_placed_where_spares_are_if_all_find_room_there(
+    kept: dict[str, int], strategy: str, left_out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpus = {"a": 1, "b": 1, "new": 1, "dying": 1, "head": 0}
+    if "large" in kept:
+        cpus["large"] = 2
+    listed = [Node(name, "127.0.0.1", 1, {"CPU": float(count)}) for name, count in cpus.items()]
+    monkeypatch.setattr(spares, "available", lambda: listed)
+    monkeypatch.setattr(spares, "dying", lambda names: {"dying"} & set(names))
+    found = spares.placement(kept, {}, {"CPU": 1.0}, 2, strategy)
+    assert found == ({"ray.io/node-id": left_out} if left_out else None)
+
+
+def test_placement_waits_until_the_resources_of_the_last_attempt_are_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free = {"a": 0.0, "spare": 1.0}
+    times: list[float] = []
+
+    def listed() -> list[Node]:
+        return [Node(name, "127.0.0.1", 1, {"CPU": cpus}) for name, cpus in free.items()]
+
+    def sleep(time_s: float) -> None:
+        times.append(time_s)
+        free.update(new=1.0)
+        if len(times) == 3:
+            free.update(a=1.0)
+
+    monkeypatch.setattr(spares, "available", listed)
+    monkeypatch.setattr(spares, "dying", lambda names: set())
+    monkeypatch.setattr(spares.time, "sleep", sleep)
+    kept = {"a": 2, "spare": 2}
+    found = spares.placement(kept, {"a": 1}, {"CPU": 1.0}, 2, "PACK")
+    assert found == {"ray.io/node-id": "!in(new)"}
+    assert len(times) == 3
+    free.update(a=0.0)
+    assert spares.placement(kept, {}, {"CPU": 1.0}, 2, "PACK") is None, "others use it"
+    assert len(times) == 3, "and it does not wait for them"
+
+
+def test_label_selector_of_the_script_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    callback = RecoveryCallback()
+    callback._has_hook = True
+    asked: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(spares, "placement", lambda *given: asked.append(given) or {"x": "y"})
+    scaling = ray.train.ScalingConfig(num_workers=2, label_selector={"zone": "a"})
+    start = callback.on_controller_start_worker_group
+    assert start(scaling_config=scaling, num_workers=2) is None
+    assert not asked
+    scaling = ray.train.ScalingConfig(num_workers=2, placement_strategy="SPREAD")
+    assert start(scaling_config=scaling, num_workers=2) == {"x": "y"}
+    assert asked == [(Counter(), Counter(), {"CPU": 1}, 2, "SPREAD")]
+
+
+class _Worker:
+    def __init__(self, rank: int) -> None:
+        self.actor = self
+        self.metadata = type("Metadata", (), {"node_id": "a"})()
+        self.distributed_context = type("Context", (), {"world_rank": rank})()
+        self.marked: list[Any] = []
+        self.mark_preempt = type("Method", (), {"remote": self.marked.append})
+
+
+def test_ranks_learn_of_a_drain_without_an_actor_that_watches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from ray.train.v2._internal.callbacks.preemption_callback import PreemptionCallback
+    from ray.train.v2._internal.execution import preemption
+
+    for name in (actors.START, actors.STOP):
+        as_it_is = getattr(PreemptionCallback, name)
+        as_it_is = getattr(as_it_is, "__wrapped__", as_it_is)
+        monkeypatch.setattr(PreemptionCallback, name, as_it_is)
+    for _ in range(2):
+        actors.watch_for_drains_here()
+    draining: dict[str, int] = {}
+    monkeypatch.setattr(preemption, "_get_draining_nodes", lambda: draining)
+    monkeypatch.setattr(ray, "nodes", list)
+    monkeypatch.setenv("RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S", "0.01")
+    ranks = [_Worker(0), _Worker(1)]
+    group = type("Group", (), {"get_workers": lambda self: ranks})()
+    callback = PreemptionCallback()
+    callback.after_worker_group_start(group)
+    thread = callback._watcher._monitor_thread
+    draining["a"] = 0
+    while not ranks[1].marked:
+        thread.join(0.01)
+    assert [info.preempted_ranks for rank in ranks for info in rank.marked] == [[0, 1]] * 2
+    callback.before_worker_group_shutdown(group)
+    thread.join()
+    assert callback._watcher is None
+
+
+def test_run_without_data_sets_has_no_manager_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
+
+    as_it_is = getattr(DatasetsCallback, actors.PROVIDE)
+    as_it_is = getattr(as_it_is, "__wrapped__", as_it_is)
+    asked: list[Any] = []
+    monkeypatch.setattr(DatasetsCallback, actors.PROVIDE, lambda _, workers: asked.append(workers))
+    for _ in range(2):
+        actors.provide_no_datasets()
+    context = type("Context", (), {"dataset_config": None})()
+    given = DatasetsCallback(context, {}).before_init_train_context([1, 2])
+    assert not asked
+    provider = given["dataset_shard_provider"][1]
+    with pytest.raises(KeyError, match="no data set 'train'"):
+        provider.get_dataset_shard(type("Info", (), {"dataset_name": "train"})())
+    DatasetsCallback(context, {"train": object()}).before_init_train_context([1, 2])
+    assert asked == [[1, 2]]
 
 
 def test_the_variable_of_the_hook_is_the_one_that_ray_reads() -> None:

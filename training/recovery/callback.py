@@ -21,7 +21,7 @@ from ray.train.v2._internal.execution.callback import (
 )
 
 from training.checkpoint.memory.on_ray import actor_name
-from training.recovery import deaths, elastic, forkserver, nodes, spares
+from training.recovery import actors, deaths, elastic, forkserver, nodes, spares
 from training.recovery.growth import Growth, grow
 from training.recovery.settings import CHECK_EVERY_S, SPARES
 from training.recovery.spares import OWN_PYTHON, Spares
@@ -39,9 +39,11 @@ class RecoveryCallback(
     def __init__(self) -> None:
         self._spares: Spares | None = None
         self._kept = Counter[str]()
+        self._servers: dict[str, Any] = {}
         self._has_hook = self._fork = False
         self._elastic_run = ""
-        self._nodes: frozenset[str] = frozenset()
+        self._ranks = Counter[str]()
+        """Of the last attempt, by node id."""
         self._counted_s = float("-inf")
         self._growth: Growth | None = None
         self._group: Any = None
@@ -51,6 +53,8 @@ class RecoveryCallback(
         deaths.end_what_did_not_start()
         deaths.bear_at_start()
         deaths.bear_at_end()
+        actors.provide_no_datasets()
+        actors.watch_for_drains_here()
         self._elastic_run = (
             train_run_context.run_id if train_run_context.scaling_config.elasticity_enabled else ""
         )
@@ -86,6 +90,21 @@ class RecoveryCallback(
         grow(self._growth, lambda: elastic.refresh(self._elastic_run))
 
     @guarded
+    def on_controller_start_worker_group(
+        self, *, scaling_config: Any, num_workers: int
+    ) -> dict[str, str] | None:
+        """Place ranks where they have spares. A label selector of the script stays as it is."""
+        if not self._has_hook or scaling_config.label_selector:
+            return None
+        return spares.placement(
+            self._kept,
+            self._ranks,
+            scaling_config._resources_per_worker_not_none,
+            num_workers,
+            scaling_config.placement_strategy,
+        )
+
+    @guarded
     def after_report(self, training_report: Any, metrics: Any) -> None:
         if self._growth is not None and training_report.checkpoint is not None:
             self._growth.saved()
@@ -94,11 +113,11 @@ class RecoveryCallback(
     def after_worker_group_training_start(self, worker_group: Any) -> None:
         self._group = worker_group
         workers = worker_group.get_workers()
-        self._nodes = frozenset(item.metadata.node_id for item in workers)
+        self._ranks = Counter(item.metadata.node_id for item in workers)
         if self._has_hook:
             self._use(workers)  # they were spares, in all attempts but the first
             resources = worker_group.get_resources_per_worker()
-            self._spares = Spares(workers, resources, self._kept, self._fork)
+            self._spares = Spares(workers, resources, self._kept, self._servers, self._fork)
 
     @guarded
     def after_replica_group_start(self, replica_group: Any) -> None:
@@ -126,7 +145,7 @@ class RecoveryCallback(
         if not self._elastic_run or not waits:
             return
         if type(previous_state) is not type(current_state):
-            elastic.wait_for_the_dead(self._nodes)
+            elastic.wait_for_the_dead(self._ranks)
         elif time.monotonic() - self._counted_s < CHECK_EVERY_S:
             return
         elastic.refresh(self._elastic_run)

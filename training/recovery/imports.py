@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import importlib
 import logging
 import os
@@ -37,12 +38,18 @@ def import_gently(names: Sequence[str]) -> None:
 
 
 def import_all(names: Sequence[str]) -> None:
-    """Import what can be imported."""
-    for name in names:
-        try:
-            importlib.import_module(name)
-        except Exception:
-            log.debug("%s was not imported beforehand", name, exc_info=True)
+    """Import what can be imported, without collecting garbage: that was 20 % of the CPU time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        for name in names:
+            try:
+                importlib.import_module(name)
+            except Exception:
+                log.debug("%s was not imported beforehand", name, exc_info=True)
+    finally:
+        if collects:
+            gc.enable()
 
 
 class Pauses(MetaPathFinder):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import ray
 
@@ -21,9 +21,10 @@ class Node:
     port: int
     """The port of the raylet."""
     resources: Mapping[str, float]
+    """All that it has, unless it is one of `available`."""
 
     def room(self, resources: Mapping[str, float]) -> int:
-        """How many ranks with these resources could run on it if it were empty."""
+        """How many ranks with these resources fit into its resources."""
         wanted = {name: amount for name, amount in resources.items() if amount > 0}
         return min(
             (int(self.resources.get(name, 0) // amount) for name, amount in wanted.items()),
@@ -43,6 +44,12 @@ def alive() -> list[Node]:
         for raw in ray.nodes()
         if raw["Alive"]
     ]
+
+
+def available() -> list[Node]:
+    """As `alive`, with the resources that no rank, task or actor holds at the moment."""
+    left = ray._private.state.available_resources_per_node()
+    return [replace(node, resources=left[node.id]) for node in alive() if node.id in left]
 
 
 def dying(ids: Collection[str]) -> set[str]:

@@ -18,6 +18,7 @@ import os
 import sys
 import sysconfig
 import threading
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,11 +26,12 @@ from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 import ray
+from ray.util.placement_group import NODE_ID_LABEL_KEY
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from training.recovery import forkserver
 from training.recovery.imports import import_all, reserved_memory
-from training.recovery.nodes import ANSWER_S, Node, alive
+from training.recovery.nodes import ANSWER_S, Node, alive, available, dying
 from training.recovery.settings import CHECK_EVERY_S, KEEP_S
 
 log = logging.getLogger(__name__)
@@ -50,6 +52,13 @@ core of the node.
 """
 
 
+FREED_S, FREED_POLL_S = 1.0, 0.02
+"""How long a placement waits for the resources of the last attempt; measured: 0.1 s."""
+
+LEFT_OUT = 64
+"""Nodes that a label selector names at most: each rank's bundle carries it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """Of a rank: its runtime environment as Ray compares it, the libraries that it has imported,
@@ -65,20 +74,25 @@ class Spares:
     """The spares of one worker group, maintained by a thread of the controller."""
 
     def __init__(
-        self, workers: Sequence[Any], resources: Mapping[str, float], kept: Counter[str], fork: bool
+        self,
+        workers: Sequence[Any],
+        resources: Mapping[str, float],
+        kept: Counter[str],
+        servers: dict[str, Any],
+        fork: bool,
     ) -> None:
         """Start, and wait for the ranks' imports.
 
-        `resources` are those of one rank. `kept` counts the spares by node id, over all worker
-        groups of the run. With `fork`, each node forks them, which costs so little that there are
-        two for each rank: a second failure soon after a restart finds some too.
+        `resources` are those of one rank. `kept` counts the spares by node id, and `servers` has
+        the start of each node's fork server, over all worker groups of the run. With `fork`, each
+        node forks them, which costs so little that there are two for each rank: a second failure
+        soon after a restart finds some too.
         """
         self._workers = workers
         self._resources = dict(resources)
         self._kept = kept
+        self._servers = servers
         self._fork = fork
-        self._servers: dict[str, Any] = {}
-        """By node id: the pending start of its fork server."""
         self._end = threading.Event()
         threading.Thread(target=self._run, name="spares", daemon=True).start()
 
@@ -134,6 +148,49 @@ class Spares:
                 .remote(found)
             )
         return bool(ray.wait([self._servers[node.id]], timeout=0)[0])
+
+
+def placement(
+    kept: Mapping[str, int],
+    before: Mapping[str, int],
+    resources: Mapping[str, float],
+    ranks: int,
+    strategy: str,
+) -> dict[str, str] | None:
+    """Return the label selector of all ranks that leaves out the nodes without spares.
+
+    A node that has just joined has none yet: a rank that is placed there imports its libraries
+    while the others wait. Nodes that are dying are left out too. The selector names the nodes to
+    leave out, so that one that joins later is a choice even if those with spares are lost by then.
+
+    `kept`: spares by node id. `before`: ranks of the last attempt by node id. The GCS takes up to
+    FREED_S to count their resources as free, and a node that joins in that time would be chosen: so
+    they are waited for. `resources`: of a rank.
+
+    Returns None if there is nothing to leave out, or if the other nodes have too little room for
+    all ranks under the placement strategy.
+    """
+    having = {name for name, count in kept.items() if count}
+    having -= dying(having)
+    deadline = time.monotonic() + FREED_S
+    while True:
+        rooms = {node.id: node.room(resources) for node in available()}
+        usable = having & rooms.keys()
+        if _fit(ranks, [rooms[name] for name in usable], strategy):
+            left_out = sorted(name for name in rooms.keys() - having if rooms[name])
+            named = f"!in({','.join(left_out)})"
+            return {NODE_ID_LABEL_KEY: named} if 0 < len(left_out) <= LEFT_OUT else None
+        expected = [max(rooms[name], before.get(name, 0)) for name in usable]
+        if not _fit(ranks, expected, strategy) or time.monotonic() > deadline:
+            return None
+        time.sleep(FREED_POLL_S)
+
+
+def _fit(ranks: int, rooms: Sequence[int], strategy: str) -> bool:
+    """Return whether the ranks fit into nodes with room for so many each."""
+    if strategy in ("SPREAD", "STRICT_SPREAD"):
+        return sum(room > 0 for room in rooms) >= ranks
+    return (max if strategy == "STRICT_PACK" else sum)([0, *rooms]) >= ranks
 
 
 def serve(found: Loaded) -> bool:
