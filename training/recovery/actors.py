@@ -21,7 +21,7 @@ START, STOP = "after_worker_group_start", "_stop_watcher"
 
 
 class NoDatasets:
-    """Stands in for the provider of data sets in the ranks of a run that has none."""
+    """The provider of data sets in the ranks of a run that has none."""
 
     def get_dataset_shard(self, dataset_info: Any) -> Any:
         raise KeyError(

@@ -187,7 +187,7 @@ def placement(
 
 
 def _fit(ranks: int, rooms: Sequence[int], strategy: str) -> bool:
-    """Return whether the ranks fit into nodes with room for so many each."""
+    """Return whether the ranks fit into nodes; `rooms` is how many each of them can hold."""
     if strategy in ("SPREAD", "STRICT_SPREAD"):
         return sum(room > 0 for room in rooms) >= ranks
     return (max if strategy == "STRICT_PACK" else sum)([0, *rooms]) >= ranks
