@@ -1,12 +1,13 @@
 """Draw the pictures of the documentation from real runs: `python -m tests.pictures`.
 
-`cockpit` runs on a pseudo-terminal, and the key `w` saves its screen. There are three parts, which
+`cockpit` runs on a pseudo-terminal, and the key `w` saves its screen. There are four parts, which
 `--only` chooses from:
 
 - `run`: the job `checkpointed` on a local cluster, a kill, its recovery, and the views of one run.
   The film is drawn from its recording.
 - `later`: on another local cluster, a frozen rank, the trials of `tune`, and the replicas of
   `serve`.
+- `experiments`: two runs that log to an MLflow server.
 - `fleet`: two RayClusters of a real API server, whose pods KWOK simulates.
 
 `--recording FILE` starts nothing: it draws the film and the pictures that a recording has, from an
@@ -49,6 +50,7 @@ from tests.cluster.build import missing
 from tests.cluster.kwok import add_nodes
 from tests.cluster.raycluster import Group, ray_cluster
 from tests.cluster.testbed import Testbed
+from tests.sources.mlflow_server import MlflowServer
 from tests.sources.prometheus_server import free_port
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -83,7 +85,9 @@ VIEWS: Mapping[str, Sequence[str]] = {
 }
 """By the name of the file, the keys that open it while the run trains."""
 LATER = ("hang", "trials", "serve")
-FLEET = "fleet"
+FLEET, EXPERIMENTS = "fleet", "experiments"
+TRACKED_TIMEOUT_S = 60.0
+"""MLflow is asked each 15 s, for the runs that are known by then."""
 
 RECORDED: Mapping[str, tuple[float, Sequence[str]]] = {
     "views/drill": (DRILL_AFTER_S, ("6",)),
@@ -190,6 +194,30 @@ def draw_hang(target: Path) -> None:
         until_drill_ends(terminal)
 
 
+def draw_experiments(folder: Path) -> None:
+    """Save the picture of the runs of MLflow, one of them marked to be compared."""
+    with (
+        TemporaryDirectory() as directory,
+        two_workers(),
+        chdir(directory),
+        MlflowServer(Path(directory)).running() as server,
+    ):
+        address = f"MLFLOW_TRACKING_URI={server.url}"
+        storage = f"storage_path={directory}/results"
+        for rate in ("0.05", "0.1"):
+            settings = (storage, "epochs=20", "batch_size=64", f"learning_rate={rate}")
+            succeeds(launched("checkpointed", *settings, workers=2, environment=address))
+        env = {"MLFLOW_TRACKING_URI": server.url}
+        with Terminal([COCKPIT, "--local"], {**VIEW_SIZE, **env}) as terminal:
+            terminal.wait_for("ready", START_TIMEOUT_S)
+            terminal.bytes_in(CONNECTED_S)
+            type_command(terminal, EXPERIMENTS)
+            terminal.wait_for("2 in MLflow", TRACKED_TIMEOUT_S)
+            terminal.type(" ")
+            terminal.bytes_in(DRAWN_S)
+            Pictures(terminal).save(folder / "views" / f"{EXPERIMENTS}.svg")
+
+
 def draw_view(target: Path, keys: str, shows: str) -> None:
     """Open a view in a new UI, and save it once it shows the text."""
     with Terminal([COCKPIT, "--local"], VIEW_SIZE) as terminal:
@@ -229,12 +257,15 @@ def draw_fleet(folder: Path) -> None:
         testbed.down()
 
 
-def launched(job: str, *settings: str, workers: int = 0, recovery: str = "") -> str:
+def launched(
+    job: str, *settings: str, workers: int = 0, recovery: str = "", environment: str = ""
+) -> str:
     """Launch a bundled job. Returns its id."""
     say(f"launching {job} …")
     argv = [COCKPIT, "launch", job, *(f"--set={each}" for each in settings)]
     argv += ["--workers", str(workers)] if workers else []
     argv += ["--recovery", recovery] if recovery else []
+    argv += ["--env", environment] if environment else []
     done = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout.split()[-1]
 
@@ -342,7 +373,9 @@ def main() -> int:
     parser.add_argument("--recording", type=Path, help="draw what this recording has, and no more")
     parser.add_argument("--folder", type=Path, default=DOCS, help="where to write (default: docs)")
     parser.add_argument("--keep", type=Path, help="keep the recording of the run in this file")
-    parser.add_argument("--only", choices=("run", "later", FLEET), help="one part of the pictures")
+    parser.add_argument(
+        "--only", choices=("run", "later", EXPERIMENTS, FLEET), help="one part of the pictures"
+    )
     args = parser.parse_args()
     folder: Path = args.folder.absolute()
     (folder / "views").mkdir(parents=True, exist_ok=True)
@@ -360,6 +393,8 @@ def main() -> int:
             draw_film(recording, folder)
     if args.only in (None, "later"):
         draw_later(folder)
+    if args.only in (None, EXPERIMENTS):
+        draw_experiments(folder)
     if args.only in (None, FLEET):
         draw_fleet(folder)
     return 0

@@ -92,7 +92,6 @@ RUNS_KEPT = 500
 TRIAL_POINTS = 240
 """Points of the curve of each trial of an experiment."""
 NO_QUEUES = QueuesListed(at_s=0.0, source="")
-JOB_LOST = "Ray no longer lists its job: the head was replaced, and its state was lost with it"
 
 
 class SourceState(Struct, frozen=True):
@@ -359,7 +358,7 @@ class Store(Struct):
             self._end_lost_jobs(event.at_s)
 
     def _end_lost_jobs(self, at_s: float) -> None:
-        """End the runs whose job Ray listed before, and has not listed for JOB_LOST_AFTER_S.
+        """End the runs whose job Ray listed before and does not now, or that was deleted.
 
         Called for health events too: a recording has a list of jobs only where it changes.
         """
@@ -367,9 +366,10 @@ class Store(Struct):
             if run.state.is_over:
                 continue
             is_listed = run.submission_id in self.jobs
-            lost_s = run.job_listing.update(at_s, run.submission_id, is_listed=is_listed)
-            if lost_s is not None:
-                self._end(run, lost_s, RunState.ERRORED, "lost", JOB_LOST)
+            entered_s = run.states[-1][0] if run.states else at_s
+            lost = run.job_listing.update(at_s, run.submission_id, entered_s, is_listed=is_listed)
+            if lost is not None:
+                self._end(run, lost.since_s, lost.state, lost.status, lost.message)
 
     def _pods(self, event: PodsListed) -> None:
         pods = {pod.name: pod for pod in event.pods}

@@ -8,6 +8,7 @@ import pytest
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
+from cockpit.backends.local.files import RunFiles
 from cockpit.backends.local.pods.ray_start import pod_environment
 from cockpit.backends.local.spec import (
     ClusterSpec,
@@ -104,6 +105,18 @@ def test_the_recovery_profile_is_kept_and_is_the_default_of_an_older_cluster() -
     older = to_builtins(fast)
     del older["recovery"]
     assert convert(older, ClusterSpec).recovery == "default"
+
+
+def test_temporary_files_are_in_the_directory_of_the_pod_unless_the_user_chose_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def directory() -> str:
+        return pod_environment(SPEC, Path("/token"), "demo-head", ())["TMPDIR"]
+
+    monkeypatch.delenv("TMPDIR", raising=False)
+    assert directory() == str(RunFiles.of(SPEC.uid).pod("demo-head"))
+    monkeypatch.setenv("TMPDIR", "/scratch")
+    assert directory() == "/scratch"
 
 
 def test_pods_have_the_settings_of_their_profile() -> None:

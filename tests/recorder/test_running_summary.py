@@ -20,7 +20,7 @@ from cockpit.model.run import Job, JobStatus, Placement, RunState
 from cockpit.recorder.reading.library import Library
 from cockpit.recorder.reading.recording import Recording
 from cockpit.recorder.writing.running_summary import RunningSummary
-from cockpit.store.job_end import JobListing
+from cockpit.store.job_end import JobListing, LostJob
 from cockpit.store.selectors import step_of
 from cockpit.store.store import Store
 from tests.recorder.test_recorder import record
@@ -119,7 +119,12 @@ RUNS = {
         healthy(21),
         healthy(40),
     ],
-    "a job that Ray never listed": [seen(0, RunState.RUNNING), no_jobs(1), healthy(41)],
+    "a job that Ray has not listed yet": [seen(0, RunState.RUNNING), no_jobs(1), healthy(59)],
+    "a job that was deleted before": [seen(0, RunState.RUNNING), no_jobs(60)],
+    "a run of a driver that is no job": [
+        replace(seen(0, RunState.RUNNING), submission_id=""),
+        no_jobs(100),
+    ],
     "an earlier driver's stream later": [
         listed(10, JobStatus.STOPPED),
         seen(20, RunState.RUNNING, job_id="02", of="train-2"),
@@ -169,12 +174,25 @@ def test_job_is_lost_once_ray_has_not_listed_it_for_ten_seconds(
     missing_s: float, is_lost: bool
 ) -> None:
     listing = JobListing()
-    assert listing.update(0.0, "train-1", is_listed=False) is None, "never listed"
-    assert listing.update(50.0, "train-1", is_listed=True) is None
-    assert listing.update(60.0, "train-1", is_listed=False) is None
-    found = listing.update(60.0 + missing_s, "train-1", is_listed=False)
-    assert found == (60.0 if is_lost else None)
-    assert listing.update(99.0, "train-2", is_listed=False) is None, "submitted again"
+
+    def update(at_s: float, submission_id: str, *, is_listed: bool) -> LostJob | None:
+        return listing.update(at_s, submission_id, 0.0, is_listed=is_listed)
+
+    assert update(0.0, "train-1", is_listed=False) is None, "not listed yet"
+    assert update(50.0, "train-1", is_listed=True) is None
+    assert update(60.0, "train-1", is_listed=False) is None
+    found = update(60.0 + missing_s, "train-1", is_listed=False)
+    assert (found.since_s if found else None) == (60.0 if is_lost else None)
+    assert listing.update(99.0, "train-2", 40.0, is_listed=False) is None, "submitted again"
+
+
+def test_run_whose_job_was_deleted_is_over_at_the_first_answer_without_it() -> None:
+    store = Store()
+    for event in RUNS["a job that was deleted before"]:
+        store.apply(event)
+    run = store.runs["a"]
+    assert (run.state, run.ended_s) == (RunState.ABORTED, START_S + 60)
+    assert run.message == "Ray does not list its job: it was deleted"
 
 
 def test_a_run_whose_job_ray_lost_ended_in_an_error_when_the_job_was_first_missing() -> None:
@@ -191,7 +209,8 @@ def test_a_run_whose_job_ray_lost_ended_in_an_error_when_the_job_was_first_missi
     [
         "a job that Ray lost, and that was submitted again",
         "another job of the run that is not listed yet",
-        "a job that Ray never listed",
+        "a job that Ray has not listed yet",
+        "a run of a driver that is no job",
     ],
 )
 def test_a_run_whose_job_is_not_lost_continues(name: str) -> None:

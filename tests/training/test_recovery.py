@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -258,7 +259,7 @@ def test_placement_waits_until_the_resources_of_the_last_attempt_are_free(
 
     monkeypatch.setattr(spares, "available", listed)
     monkeypatch.setattr(spares, "dying", lambda names: set())
-    monkeypatch.setattr(spares.time, "sleep", sleep)
+    monkeypatch.setattr(time, "sleep", sleep)
     kept = {"a": 2, "spare": 2}
     found = spares.placement(kept, {"a": 1}, {"CPU": 1.0}, 2, "PACK")
     assert found == {"ray.io/node-id": "!in(new)"}
@@ -272,7 +273,12 @@ def test_label_selector_of_the_script_is_kept(monkeypatch: pytest.MonkeyPatch) -
     callback = RecoveryCallback()
     callback._has_hook = True
     asked: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(spares, "placement", lambda *given: asked.append(given) or {"x": "y"})
+
+    def placement(*given: Any) -> dict[str, str]:
+        asked.append(given)
+        return {"x": "y"}
+
+    monkeypatch.setattr(spares, "placement", placement)
     scaling = ray.train.ScalingConfig(num_workers=2, label_selector={"zone": "a"})
     start = callback.on_controller_start_worker_group
     assert start(scaling_config=scaling, num_workers=2) is None

@@ -119,14 +119,13 @@ class RunningSummary(Struct):
         return self._end(job.ended_s or at_s, state, max(when_s, listed_when_s))
 
     def _end_lost_job(self, at_s: float, when_s: float) -> Marker | None:
-        """As in the store: Ray listed its job before, and answers without it now."""
+        """As in the store: Ray answers without its job."""
         if self.state.is_over:
             return None
         is_listed = self._job() is not None
-        lost_s = self._job_listing.update(at_s, self.submission, is_listed=is_listed)
-        if lost_s is None:
-            return None
-        return self._end(lost_s, RunState.ERRORED, when_s)
+        entered_s = self._entered_s if self._entered_s > -math.inf else at_s
+        lost = self._job_listing.update(at_s, self.submission, entered_s, is_listed=is_listed)
+        return None if lost is None else self._end(lost.since_s, lost.state, when_s)
 
     def _end(self, at_s: float, state: RunState, when_s: float) -> Marker:
         self.state, self._running = state, False

@@ -64,6 +64,8 @@ def pod_environment(
         "PATH": f"{Path(spec.python).parent}:{os.environ.get('PATH', os.defpath)}",
         CLUSTER_VARIABLE: spec.uid,
         POD_VARIABLE: pod,
+        # Removed with the pod, whose processes are killed and leave their temporary files behind.
+        "TMPDIR": os.environ.get("TMPDIR") or str(RunFiles.of(spec.uid).pod(pod)),
         # Empty, not absent: a pod without GPUs must not see those of the others.
         "CUDA_VISIBLE_DEVICES": ",".join(gpus),
     }

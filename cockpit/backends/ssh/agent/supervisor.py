@@ -176,7 +176,8 @@ def run_ray(place: Place, pod: str, record: dict[str, Any]) -> str:
     ):
         argv.append(f"--plasma-directory={directory}")
     environment = (
-        os.environ
+        {"TMPDIR": str(directory)}  # removed with the pod, as what its killed processes leave in it
+        | os.environ
         | record["env"]
         | {
             "RAY_AUTH_TOKEN_PATH": str(place.token),
