@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,16 @@ def weights(run: Path) -> dict[str, Any]:
     assert newest.name.endswith(f"{STEPS:012}")
     loaded: dict[str, Any] = torch.load(newest / "model.pt", weights_only=True)
     return loaded
+
+
+@pytest.fixture(scope="module", autouse=True)
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Torch leaves directories of logs and files of errors behind."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = str(tmp_path_factory.mktemp("temporary"))
+        patch.setenv("TMPDIR", folder)
+        patch.setattr(tempfile, "tempdir", folder)
+        yield
 
 
 @pytest.fixture(scope="module")
