@@ -9,7 +9,7 @@ import httpx
 
 from cockpit.model.cluster import DashboardRoute
 from cockpit.sources.ray.dashboard import Dashboard
-from tests.sources.fake_dashboard import job
+from tests.sources.fake_dashboard import HEAD, job
 
 
 class JobsApi:
@@ -18,6 +18,9 @@ class JobsApi:
         self.uploads: list[str] = []
         self.jobs: dict[str, dict[str, Any]] = {}
         self.submitted: list[dict[str, Any]] = []
+        self.head = HEAD
+        """The node of the drivers."""
+        self.dead_nodes: set[str] = set()
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         path, name = request.url.path, request.url.path.rpartition("/")[2]
@@ -26,13 +29,16 @@ class JobsApi:
                 self.uploads.append(name)
                 self.packages[name] = request.content
             return httpx.Response(200 if name in self.packages else 404)
+        if path == "/api/v0/nodes":
+            state = "DEAD" if request.url.params["filter_values"] in self.dead_nodes else "ALIVE"
+            return httpx.Response(200, json={"data": {"result": {"result": [{"state": state}]}}})
         if path == "/api/jobs/" and request.method == "POST":
             sent = json.loads(request.content)
             name = sent["submission_id"]
             if name in self.jobs:
                 return httpx.Response(500, text=f"ValueError: Job with submission_id {name} exists")
             self.submitted.append(sent)
-            self.jobs[name] = job(name) | sent
+            self.jobs[name] = job(name) | {"driver_node_id": self.head} | sent
             return httpx.Response(200, json={"submission_id": name})
         if path == "/api/jobs/":
             return httpx.Response(200, json=list(self.jobs.values()))

@@ -1,8 +1,10 @@
 """Resubmit a job that the cluster lost, from a process that waits for it.
 
 A driver usually runs on the head and dies with it, and the new head does not know the job: Ray
-keeps jobs in the head's memory unless it has an external store. The same command with the same run
-name continues from the newest checkpoint, so that resubmission is enough.
+keeps jobs in the head's memory unless it has an external store. With one, the new head lists the
+job as RUNNING (Ray 2.60, for the 5 minutes that were measured): so a job counts as lost, too, when
+the node of its driver has died. The same command with the same run name continues from the newest
+checkpoint, so that resubmission is enough.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ async def already_running(dashboard: Dashboard, spec: LaunchSpec) -> LaunchSpec 
     a second job with the same run name would write to the same checkpoints.
     """
     for job in await dashboard.jobs():
-        if not job.status.is_over and job.entrypoint == spec.command:
+        going = not job.status.is_over and job.entrypoint == spec.command
+        if going and not await _has_lost_its_driver(dashboard, job):
             return replace(spec, submission_id=job.id)
     return None
 
@@ -91,14 +94,27 @@ async def submit_and_resubmit(
 
 
 async def _over(dashboard: Dashboard, job_id: str) -> Job | None:
-    """Return the job when it is over; a job that a new head does not know counts as lost."""
+    """Return the job when it is over.
+
+    One that a new head does not know counts as lost, and one whose driver's node has died.
+    """
     try:
         job = await dashboard.job(job_id)
     except MissingError as error:
         if _UNKNOWN not in error.body:  # an API server's: the cluster itself is not there
             raise
         return Job(job_id, "", JobStatus.FAILED, f"{LOST[0]}: the cluster's head was replaced")
-    return job if job.status.is_over else None
+    if job.status.is_over:
+        return job
+    if await _has_lost_its_driver(dashboard, job):
+        message = f"{LOST[0]}: the node of the driver has died"
+        return replace(job, status=JobStatus.FAILED, message=message)
+    return None
+
+
+async def _has_lost_its_driver(dashboard: Dashboard, job: Job) -> bool:
+    """Return whether the driver's node has died, whatever Ray's status of the job."""
+    return bool(job.driver_node_id) and await dashboard.node_is_dead(job.driver_node_id)
 
 
 async def _again(

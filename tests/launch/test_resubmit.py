@@ -46,6 +46,9 @@ class Cluster(JobsApi):
                 self.is_up = True
             case "new head":
                 self.is_up, self.jobs, self.packages = True, {}, {}
+            case "new head that knows the job":
+                self.dead_nodes.add(self.head)
+                self.is_up, self.head = True, "f" * 56
             case "takes no job":
                 self.takes_jobs = False
             case "deleted":
@@ -86,6 +89,15 @@ async def test_a_job_that_a_new_head_does_not_know_continues_under_the_same_run_
 async def test_a_driver_that_died_with_its_node_is_sent_again() -> None:
     job, _ = await stay(Cluster(NODE_DIED, JobStatus.SUCCEEDED))
     assert job.status is JobStatus.SUCCEEDED
+
+
+async def test_job_that_is_listed_as_running_after_its_drivers_node_died_is_sent_again() -> None:
+    cluster = Cluster("down", "new head that knows the job", "", "", JobStatus.SUCCEEDED)
+    job, text = await stay(cluster)
+    first, second = cluster.jobs.values()
+    assert first["status"] == "RUNNING"
+    assert (job.id, job.status) == (second["submission_id"], JobStatus.SUCCEEDED)
+    assert sum("The cluster lost" in line for line in text) == 1
 
 
 async def test_a_script_that_failed_by_itself_is_not() -> None:
@@ -133,6 +145,9 @@ async def test_job_that_runs_the_same_command_is_found_and_one_that_has_ended_is
         await submission.launch(dashboard, first)
         again = submission.bundled_spec("checkpointed", settings)
         assert await resubmit.already_running(dashboard, again) == first
+        cluster.dead_nodes.add(cluster.head)
+        assert await resubmit.already_running(dashboard, again) is None, "its driver died"
+        cluster.dead_nodes.clear()
         other = submission.bundled_spec("checkpointed", {"run_name": "another"})
         assert await resubmit.already_running(dashboard, other) is None
         cluster.jobs[first.submission_id]["status"] = "SUCCEEDED"

@@ -127,7 +127,7 @@ class FakeDashboard:
             listed = [
                 {"node_ip": raylet["nodeManagerAddress"], "state": raylet["state"]}
                 for raylet in (raw["raylet"] for raw in self.nodes or [node()])
-                if not wanted or raylet["state"] in wanted
+                if not wanted or {raylet["state"], raylet.get("nodeId")} & set(wanted)
             ]
             return await _send_json(writer, {"data": {"result": {"result": listed}}})
         if path == "/api/v0/workers":

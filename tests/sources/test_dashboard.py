@@ -59,6 +59,15 @@ async def test_addresses_of_living_nodes_leave_out_the_dead(
         await dashboard.living_addresses()
 
 
+async def test_node_is_dead_only_if_the_gcs_lists_it_as_dead(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    fake.nodes = [node("b" * 56, head=False, alive=False), node()]
+    assert await dashboard.node_is_dead("b" * 56)
+    assert not await dashboard.node_is_dead("a" * 56)
+    assert not await dashboard.node_is_dead("c" * 56), "unknown"
+
+
 async def test_a_dead_node_reports_why_and_has_no_numbers(
     fake: FakeDashboard, dashboard: Dashboard
 ) -> None:

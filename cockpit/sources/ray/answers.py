@@ -45,6 +45,11 @@ def addresses(answer: Any) -> frozenset[str]:
     return frozenset(one_line(str(raw["node_ip"])) for raw in answer["data"]["result"]["result"])
 
 
+def is_dead(answer: Any) -> bool:
+    """`/api/v0/nodes` for one node: whether the GCS knows that it has died."""
+    return any(raw["state"] == "DEAD" for raw in answer["data"]["result"]["result"])
+
+
 def autoscaler(answer: Any) -> AutoscalerReport:
     """`/api/cluster_status`; empty before the head's monitor has written its first report.
 

@@ -103,6 +103,12 @@ class Dashboard(DashboardClient):
         raw = await self._http.ask("GET", "/api/v0/nodes", params=params)
         return _read("/api/v0/nodes", raw, answers.addresses)
 
+    async def node_is_dead(self, node_id: str) -> bool:
+        """By the GCS. A node that it does not know is not dead."""
+        params = {"limit": "1", **_where("node_id", node_id)}
+        raw = await self._http.ask("GET", "/api/v0/nodes", params=params)
+        return _read("/api/v0/nodes", raw, answers.is_dead)
+
     async def autoscaler(self) -> AutoscalerReport:
         """What Ray's autoscaler waits for, launches and fails to launch.
 
