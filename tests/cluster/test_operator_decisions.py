@@ -279,3 +279,21 @@ def test_quantities_add_up_and_are_written_as_kubernetes_does(
 
 def _true(reported: dict[str, Any]) -> set[str]:
     return {c["type"] for c in reported["conditions"] if c["status"] == "True"}
+
+
+def test_head_with_redis_has_its_address_and_password_and_workers_wait_longer_for_it() -> None:
+    password = {"valueFrom": {"secretKeyRef": {"name": "redis", "key": "password"}}}
+    options = {"redisAddress": "redis:6379", "redisPassword": password}
+    wanted = cluster(gcsFaultToleranceOptions=options)
+    made = head_pod(wanted)
+    [ray] = made["spec"]["containers"]
+    variables = {each["name"]: each.get("value", each.get("valueFrom")) for each in ray["env"]}
+    assert variables["RAY_REDIS_ADDRESS"] == "redis:6379"
+    assert variables["RAY_external_storage_namespace"] == "1"
+    assert variables["REDIS_PASSWORD"] == password["valueFrom"]
+    assert " --redis-password=$REDIS_PASSWORD " in ray["args"][0]
+    assert made["metadata"]["annotations"]["ray.io/ft-enabled"] == "true"
+    [ray] = worker_pod(wanted, wanted.groups[0], 0, 0, "")["spec"]["containers"]
+    waits = {"name": "RAY_gcs_rpc_server_reconnect_timeout_s", "value": "600"}
+    assert waits in ray["env"]
+    assert waits not in head_pod(wanted)["spec"]["containers"][0]["env"]

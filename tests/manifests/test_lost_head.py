@@ -1,9 +1,14 @@
-"""A run that the component `resubmit` has launched, after the container of its head was killed."""
+"""A run that the component `resubmit` has launched, after the container of its head was killed.
+
+Once with the tables of the GCS in memory, and once in the Redis server of the component `redis`.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +37,8 @@ pytestmark = [pytest.mark.nightly, pytest.mark.ray, pytest.mark.timeout(3600)]
 NAMESPACE, RUN = "ml", "checkpointed"
 WORKERS = 2
 """One is the spare of the overlay: the nodes are not lost, so both have a rank."""
+REDIS_USER = 999
+"""Of the component."""
 START_S = 900.0
 SAVED_EVERY = 20
 """Steps between two checkpoints."""
@@ -40,7 +47,8 @@ SAVED_EVERY = 20
 @pytest.fixture
 def cluster(programs: None) -> Iterator[RealCluster]:
     """The RayCluster `demo` of `cockpit up`, and the Job of the component."""
-    testbed = Testbed.up(real=True, operator=True, images=(IMAGE, f"cockpit:{VERSION}"))
+    images = (IMAGE, f"cockpit:{VERSION}", "redis:7.2")
+    testbed = Testbed.up(real=True, operator=True, images=images)
     try:
         shared = testbed.plane.space.folder / "shared"
         shared.mkdir()
@@ -57,9 +65,53 @@ def cluster(programs: None) -> Iterator[RealCluster]:
     assert not ended
 
 
+def use_redis(cluster: RealCluster, folder: Path) -> None:
+    """Add the component to the cluster, which exists: its pods are created again."""
+    plane, core = cluster.testbed.plane, f"/api/v1/namespaces/{NAMESPACE}"
+    files = cluster.testbed.plane.space.folder / "redis"
+    files.mkdir()
+    os.chown(files, REDIS_USER, REDIS_USER)
+    built = with_component("redis", folder=folder)
+    claim = one(built, "PersistentVolumeClaim", "redis")
+    volume = {
+        "capacity": claim["spec"]["resources"]["requests"],
+        "accessModes": claim["spec"]["accessModes"],
+        "hostPath": {"path": str(files), "type": "Directory"},
+        "claimRef": {"namespace": NAMESPACE, "name": "redis"},
+    }
+    plane.ask("POST", "/api/v1/persistentvolumes", {"metadata": {"name": "redis"}, "spec": volume})
+    secret = {"metadata": {"name": "redis"}, "stringData": {"password": secrets.token_hex(16)}}
+    plane.ask("POST", f"{core}/secrets", secret)
+    claim["spec"]["storageClassName"] = ""
+    for each in built:
+        if name_of(each) in ("redis", "ray-to-redis"):
+            apply(cluster.testbed, each)
+    given = one(built, "RayCluster")["spec"]["gcsFaultToleranceOptions"]
+    patch = [{"op": "add", "path": "/spec/gcsFaultToleranceOptions", "value": given}]
+    place = f"/apis/ray.io/v1/namespaces/{NAMESPACE}/rayclusters/demo"
+    plane.ask("PATCH", place, patch, content="application/json-patch+json")
+    before = cluster.pods()
+    for pod in before:
+        name = f"{core}/pods/{pod['metadata']['name']}?gracePeriodSeconds=0"
+        plane.ask("DELETE", name)
+    cluster.wait_ready(WORKERS, START_S)
+    old, new = ({pod["metadata"]["uid"] for pod in pods} for pods in (before, cluster.pods()))
+    assert not old & new
+
+
+def restarts(cluster: RealCluster) -> list[int]:
+    """How often the containers of the workers were restarted."""
+    return [
+        status["restartCount"]
+        for pod in cluster.pods()
+        if pod["metadata"]["labels"]["ray.io/node-type"] == "worker"
+        for status in pod["status"]["containerStatuses"]
+    ]
+
+
 def launch(cluster: RealCluster, folder: Path) -> None:
     """As `kubectl apply -k` does, with a run that leaves the CPU to the rest of the test."""
-    built = with_component("resubmit", folder=folder)
+    built = with_component("resubmit", folder=folder / "resubmit")
     job = one(built, "Job")
     [container] = job["spec"]["template"]["spec"]["containers"]
     container["command"] += [*LIGHT_FLAGS, f"--set=checkpoint_every_steps={SAVED_EVERY}"]
@@ -93,9 +145,14 @@ def seen(session: Session, cluster: RealCluster) -> str:
     return json.dumps(pods)[-4000:] + f"\n{current_run(session.store)}\n{session.store.jobs}"
 
 
+@pytest.mark.parametrize("tables", ["memory", "redis"])
 def test_run_is_submitted_again_after_its_head_was_killed_and_resumes(
-    cluster: RealCluster, tmp_path: Path
+    cluster: RealCluster, tmp_path: Path, tables: str
 ) -> None:
+    if tables == "redis":
+        if shutil.which("redis-server") is None:
+            pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
+        use_redis(cluster, tmp_path / "redis")
     launch(cluster, tmp_path)
     with builder.session_on(cluster.backend()) as session:
         assert session.wait(lambda store: running(store) is not None, START_S), seen(
@@ -132,3 +189,5 @@ def test_run_is_submitted_again_after_its_head_was_killed_and_resumes(
         assert new.first_step is not None
         assert new.first_step > step - 2 * SAVED_EVERY, "it resumed from a checkpoint"
     cluster.wait_ready(WORKERS, START_S)
+    if tables == "redis":
+        assert restarts(cluster) == [0] * WORKERS, "the nodes have survived"

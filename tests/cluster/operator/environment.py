@@ -35,6 +35,22 @@ def token(cluster: Cluster) -> list[Object]:
     ]
 
 
+def redis(cluster: Cluster) -> list[Object]:
+    """For the GCS of a head that keeps its tables in Redis; nothing for another one.
+
+    The Job that deletes the tables with the cluster is not part of this operator.
+    """
+    if not cluster.redis:
+        return []
+    found = [
+        plain("RAY_external_storage_namespace", cluster.uid),
+        plain("RAY_REDIS_ADDRESS", cluster.redis["redisAddress"]),
+    ]
+    if password := cluster.redis.get("redisPassword"):
+        found.append({"name": "REDIS_PASSWORD", **password})
+    return found
+
+
 def place() -> list[Object]:
     return [
         field("RAY_CLUSTER_NAME", "metadata.labels['ray.io/cluster']"),

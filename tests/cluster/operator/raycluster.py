@@ -62,6 +62,8 @@ class Cluster:
     token_secret: str
     """The path of the token of Ray's token authentication; empty without it."""
     makes_token: bool
+    redis: Object
+    """`gcsFaultToleranceOptions`; empty for a GCS with its tables in memory."""
     head_params: Mapping[str, str]
     head_template: Object
     service_type: str
@@ -133,6 +135,7 @@ def parse(item: Object) -> Cluster:
         autoscaler=_autoscaler(spec),
         token_secret=(auth.get("secretName") or checked_name(meta["name"])) if token else "",
         makes_token=token and not auth.get("secretName"),
+        redis=spec.get("gcsFaultToleranceOptions") or {},
         head_params=head.get("rayStartParams") or {},
         head_template=head["template"],
         service_type=head.get("serviceType", ""),

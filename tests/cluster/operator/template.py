@@ -36,7 +36,12 @@ def head_pod(cluster: Cluster) -> Object:
         ray["env"] = [*ray.get("env", []), environment.plain("RAY_enable_autoscaler_v2", value)]
         if cluster.autoscaler.v2:
             pod["spec"]["restartPolicy"] = "Never"
-    notes["ray.io/ft-enabled"] = "false"
+    notes["ray.io/ft-enabled"] = "true" if cluster.redis else "false"
+    if cluster.redis:
+        notes["ray.io/external-storage-namespace"] = cluster.uid
+        environment.add_missing(ray, *environment.redis(cluster))
+        if "redisPassword" in cluster.redis:
+            given["redis-password"] = "$REDIS_PASSWORD"
     notes["ray.io/kuberay-version"] = environment.VERSION
     notes["ray.io/upgrade-strategy-recreate-hash"] = _digest(cluster)
     _finish(pod, cluster, given, head=True)
@@ -63,6 +68,9 @@ def worker_pod(cluster: Cluster, group: Group, index: int, host: int, replica: s
         environment.add_missing(waiting, *environment.token(cluster))
     if cluster.autoscaler is not None and cluster.autoscaler.v2:
         spec["restartPolicy"] = "Never"
+    if cluster.redis:
+        longer = environment.plain("RAY_gcs_rpc_server_reconnect_timeout_s", "600")
+        environment.add_missing(spec["containers"][0], longer)
     _finish(pod, cluster, group.start_params, head=False)
     return pod
 
