@@ -113,7 +113,7 @@ async def _over(dashboard: Dashboard, job_id: str) -> Job | None:
 
 
 async def _has_lost_its_driver(dashboard: Dashboard, job: Job) -> bool:
-    """Return whether the driver's node has died, whatever Ray's status of the job."""
+    """Return whether the driver's node has died: Ray may still list the job as RUNNING."""
     return bool(job.driver_node_id) and await dashboard.node_is_dead(job.driver_node_id)
 
 
