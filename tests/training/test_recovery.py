@@ -269,6 +269,22 @@ def test_placement_waits_until_the_resources_of_the_last_attempt_are_free(
     assert len(times) == 3, "and it does not wait for them"
 
 
+def test_ray_without_the_watcher_of_drains_still_gets_spares(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = "ray.train.v2._internal.callbacks.preemption_callback"
+    monkeypatch.delitem(sys.modules, "training.recovery.actors")
+    monkeypatch.setitem(sys.modules, name, None)
+    job = type("Context", (), {"runtime_env": {}})()
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: job)
+    config = type("RunConfig", (), {"worker_runtime_env": {}})()
+    scaling = type("ScalingConfig", (), {"elasticity_enabled": False})()
+    context = type("Context", (), {"run_config": config, "scaling_config": scaling})()
+    RecoveryCallback().after_controller_start(context)
+    assert config.worker_runtime_env["env_vars"] == spares.HOOK
+    assert "_start_fewer_actors failed; the run continues" in caplog.text
+
+
 def test_label_selector_of_the_script_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     callback = RecoveryCallback()
     callback._has_hook = True

@@ -21,7 +21,7 @@ from ray.train.v2._internal.execution.callback import (
 )
 
 from training.checkpoint.memory.on_ray import actor_name
-from training.recovery import actors, deaths, elastic, forkserver, nodes, spares
+from training.recovery import deaths, elastic, forkserver, nodes, spares
 from training.recovery.growth import Growth, grow
 from training.recovery.settings import CHECK_EVERY_S, SPARES
 from training.recovery.spares import OWN_PYTHON, Spares
@@ -53,8 +53,7 @@ class RecoveryCallback(
         deaths.end_what_did_not_start()
         deaths.bear_at_start()
         deaths.bear_at_end()
-        actors.provide_no_datasets()
-        actors.watch_for_drains_here()
+        _start_fewer_actors()
         self._elastic_run = (
             train_run_context.run_id if train_run_context.scaling_config.elasticity_enabled else ""
         )
@@ -150,3 +149,12 @@ class RecoveryCallback(
             return
         elastic.refresh(self._elastic_run)
         self._counted_s = time.monotonic()
+
+
+@guarded
+def _start_fewer_actors() -> None:
+    """Imported here: another version of Ray may lack what it changes, and the rest still works."""
+    from training.recovery.actors import provide_no_datasets, watch_for_drains_here
+
+    provide_no_datasets()
+    watch_for_drains_here()
