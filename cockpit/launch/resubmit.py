@@ -106,10 +106,7 @@ async def _over(dashboard: Dashboard, job_id: str) -> Job | None:
         return Job(job_id, "", JobStatus.FAILED, f"{LOST[0]}: the cluster's head was replaced")
     if job.status.is_over:
         return job
-    if await _has_lost_its_driver(dashboard, job):
-        message = f"{LOST[0]}: the node of the driver has died"
-        return replace(job, status=JobStatus.FAILED, message=message)
-    return None
+    return job.with_lost_driver() if await _has_lost_its_driver(dashboard, job) else None
 
 
 async def _has_lost_its_driver(dashboard: Dashboard, job: Job) -> bool:

@@ -3,10 +3,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
+from cockpit.launch.resubmit import was_lost
 from cockpit.model.event import Event, JobsListed, NodesListed, SourceHealth
 from cockpit.sources.ray.cluster import RaySource
 from cockpit.sources.ray.dashboard import Dashboard
-from tests.sources.fake_dashboard import FakeDashboard, Fault, node
+from tests.sources.fake_dashboard import HEAD, FakeDashboard, Fault, node
 
 
 class Clock:
@@ -43,6 +44,18 @@ async def test_a_poll_lists_nodes_and_jobs_and_then_reports_that_all_is_well(
     assert [type(event) for event in events] == [NodesListed, JobsListed, SourceHealth, NodesListed]
     assert events[2] == SourceHealth(at_s=1000.0, source="ray", ok=True)
     assert clock.slept == [1.0]
+
+
+async def test_job_whose_drivers_node_has_died_has_failed(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    fake.add_job("lost")
+    fake.nodes = [node("b" * 56), node(HEAD, alive=False)]
+    clock = Clock()
+    source = RaySource(dashboard, clock=clock, monotonic=clock, sleep=clock.sleep)
+    [_, listed, _] = await first(source, 3)
+    assert isinstance(listed, JobsListed)
+    assert was_lost(listed.jobs[0])
 
 
 async def test_requests_do_not_grow_with_the_cluster(

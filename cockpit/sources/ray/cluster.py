@@ -35,6 +35,8 @@ class RaySource(PollingSource):
         self._dashboard, self.unannounced_s = dashboard, poll_s
         self._nodes_s = -math.inf
         """When the nodes were listed last, by the monotonic clock."""
+        self._dead: frozenset[str] = frozenset()
+        """The ids of the nodes that have died."""
         self._failing = False
 
     async def poll(self) -> AsyncGenerator[Event, None]:
@@ -44,11 +46,16 @@ class RaySource(PollingSource):
         now_s = self._clock()
         if nodes is not None:
             self._nodes_s = self._monotonic()
+            self._dead = frozenset(node.id for node in nodes if not node.alive)
             yield NodesListed(at_s=now_s, source=self.name, nodes=nodes)
+        jobs = tuple(job.with_lost_driver() if self._has_no_driver(job) else job for job in jobs)
         yield JobsListed(at_s=now_s, source=self.name, jobs=jobs)
         if self._pace:
             self._pace.jobs_alive(any(not job.status.is_over for job in jobs))
         yield self.health()
+
+    def _has_no_driver(self, job: Job) -> bool:
+        return job.driver_node_id in self._dead and not job.status.is_over
 
     async def _ask(self, *, failing: bool) -> tuple[tuple[Node, ...] | None, tuple[Job, ...]]:
         """List both at once; the nodes only when they are due."""
