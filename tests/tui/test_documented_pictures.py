@@ -56,7 +56,8 @@ def test_cast_of_the_demo_plays_40_seconds() -> None:
 
 def test_pages_refer_to_each_picture_and_pictures_are_small() -> None:
     assert {path.stem for path in DRAWN} == {
-        *pictures.VIEWS, *pictures.LATER, pictures.FLEET, "drill", "overview", "demo",
+        *pictures.VIEWS, *pictures.LATER, pictures.FLEET, pictures.EXPERIMENTS,
+        "drill", "overview", "demo",
     }  # fmt: skip
     pages = "".join(page.read_text() for page in (DOCS.parent / "README.md", *DOCS.glob("*.md")))
     assert not [path for path in DRAWN if f"{path.relative_to(DOCS)})" not in pages]
