@@ -143,12 +143,7 @@ def test_a_scripts_own_environment_of_its_ranks_is_not_changed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def started(environment: dict[str, Any], **of_job: Any) -> dict[str, Any]:
-        job = type("Context", (), {"runtime_env": of_job})()
-        monkeypatch.setattr(ray, "get_runtime_context", lambda: job)
-        config = type("RunConfig", (), {"worker_runtime_env": environment})()
-        scaling = type("ScalingConfig", (), {"elasticity_enabled": False})()
-        context = type("Context", (), {"run_config": config, "scaling_config": scaling})()
-        RecoveryCallback().after_controller_start(context)
+        starts(monkeypatch, environment, **of_job)
         return environment
 
     forked = {"env_vars": spares.HOOK, "py_executable": forkserver.COMMAND}
@@ -160,6 +155,22 @@ def test_a_scripts_own_environment_of_its_ranks_is_not_changed(
     debugged = {"env_vars": {"NCCL_DEBUG": "INFO"}}
     assert started(debugged) == debugged
     assert caplog.messages[1].endswith("of its own (NCCL_DEBUG)")
+
+
+def unwrap(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
+    """A test in this process may have changed the method before."""
+    method = getattr(owner, name)
+    monkeypatch.setattr(owner, name, getattr(method, "__wrapped__", method))
+
+
+def starts(monkeypatch: pytest.MonkeyPatch, environment: dict[str, Any], **of_job: Any) -> None:
+    """The controller starts a run; `environment` is that of its ranks, and is changed."""
+    job = type("Context", (), {"runtime_env": of_job})()
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: job)
+    config = type("RunConfig", (), {"worker_runtime_env": environment})()
+    scaling = type("ScalingConfig", (), {"elasticity_enabled": False})()
+    context = type("Context", (), {"run_config": config, "scaling_config": scaling})()
+    RecoveryCallback().after_controller_start(context)
 
 
 class _Server:
@@ -213,6 +224,22 @@ def test_each_rank_has_two_spares_once_the_fork_server_of_its_node_is_ready(
     assert asked == {"a": 4, "b": 2}
     assert [name[0] for name in server.started] == ["a", "b"], "once in a run"
     assert kept == {"a" * 56: 4, "b" * 56: 4}
+
+
+def test_fork_server_that_found_too_little_memory_is_tried_again_in_the_next_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def get(start: str) -> bool:
+        if start == "its node has died":
+            raise ray.exceptions.WorkerCrashedError
+        return start == "ready"
+
+    monkeypatch.setattr(ray, "wait", lambda starts, timeout: ([s for s in starts if s], []))
+    monkeypatch.setattr(ray, "get", get)
+    monkeypatch.setattr(threading, "Thread", lambda **_: type("T", (), {"start": int})())
+    servers = {"a": "ready", "b": "too little memory", "c": "its node has died", "d": ""}
+    spares.Spares([object()], {"CPU": 1.0}, Counter(), servers, fork=True)._forget_failed()
+    assert servers == {"a": "ready", "d": ""}, "and one that still starts is kept"
 
 
 @pytest.mark.parametrize(
@@ -275,13 +302,9 @@ def test_ray_without_the_watcher_of_drains_still_gets_spares(
     name = "ray.train.v2._internal.callbacks.preemption_callback"
     monkeypatch.delitem(sys.modules, "training.recovery.actors")
     monkeypatch.setitem(sys.modules, name, None)
-    job = type("Context", (), {"runtime_env": {}})()
-    monkeypatch.setattr(ray, "get_runtime_context", lambda: job)
-    config = type("RunConfig", (), {"worker_runtime_env": {}})()
-    scaling = type("ScalingConfig", (), {"elasticity_enabled": False})()
-    context = type("Context", (), {"run_config": config, "scaling_config": scaling})()
-    RecoveryCallback().after_controller_start(context)
-    assert config.worker_runtime_env["env_vars"] == spares.HOOK
+    environment: dict[str, Any] = {}
+    starts(monkeypatch, environment)
+    assert environment["env_vars"] == spares.HOOK
     assert "_start_fewer_actors failed; the run continues" in caplog.text
 
 
@@ -320,9 +343,7 @@ def test_ranks_learn_of_a_drain_without_an_actor_that_watches(
     from ray.train.v2._internal.execution import preemption
 
     for name in (actors.START, actors.STOP):
-        as_it_is = getattr(PreemptionCallback, name)
-        as_it_is = getattr(as_it_is, "__wrapped__", as_it_is)
-        monkeypatch.setattr(PreemptionCallback, name, as_it_is)
+        unwrap(monkeypatch, PreemptionCallback, name)
     for _ in range(2):
         actors.watch_for_drains_here()
     draining: dict[str, int] = {}
@@ -346,8 +367,6 @@ def test_ranks_learn_of_a_drain_without_an_actor_that_watches(
 def test_run_without_data_sets_has_no_manager_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
 
-    as_it_is = getattr(DatasetsCallback, actors.PROVIDE)
-    as_it_is = getattr(as_it_is, "__wrapped__", as_it_is)
     asked: list[Any] = []
     monkeypatch.setattr(DatasetsCallback, actors.PROVIDE, lambda _, workers: asked.append(workers))
     for _ in range(2):
@@ -379,9 +398,7 @@ def test_a_run_outlives_a_rank_that_the_memory_monitor_killed(
         def on_shutdown(self, group: Any, config: Any) -> None:
             raise OutOfMemoryError("2 workers were killed\nand more")
 
-    as_it_is = getattr(BackendSetupCallback, deaths.HOOK)
-    as_it_is = getattr(as_it_is, "__wrapped__", as_it_is)
-    monkeypatch.setattr(BackendSetupCallback, deaths.HOOK, as_it_is)
+    unwrap(monkeypatch, BackendSetupCallback, deaths.HOOK)
     config = type("Config", (), {"backend_cls": Killed})()
     with pytest.raises(OutOfMemoryError):
         BackendSetupCallback(config).before_execution_group_shutdown(None)

@@ -9,12 +9,14 @@ other two are a manager of data sets, also for a run that has none
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
 from typing import Any
 
 from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
 from ray.train.v2._internal.callbacks.preemption_callback import PreemptionCallback
 from ray.train.v2._internal.execution.preemption import PreemptionWatcher
+
+from training.recovery.patch import wrap
 
 PROVIDE = "before_init_train_context"
 START, STOP = "after_worker_group_start", "_stop_watcher"
@@ -31,49 +33,39 @@ class NoDatasets:
 
 
 def provide_no_datasets() -> None:
-    """Patch this process, for all of its runs; once is enough."""
-    provide = getattr(DatasetsCallback, PROVIDE)
-    if hasattr(provide, "__wrapped__"):
-        return
+    """Change this process, for all of its runs."""
+    wrap(DatasetsCallback, PROVIDE, _provide)
 
-    @functools.wraps(provide)
-    def provided(callback: Any, workers: Any) -> Any:
-        if callback._datasets:
-            return provide(callback, workers)
-        return {"dataset_shard_provider": [NoDatasets()] * len(workers)}
 
-    setattr(DatasetsCallback, PROVIDE, provided)
+def _provide(provide: Callable[..., Any], callback: Any, workers: Any) -> Any:
+    if callback._datasets:
+        return provide(callback, workers)
+    return {"dataset_shard_provider": [NoDatasets()] * len(workers)}
 
 
 def watch_for_drains_here() -> None:
-    """Patch this process, for all of its runs; once is enough.
+    """Change this process, for all of its runs."""
+    wrap(PreemptionCallback, START, _start)
+    wrap(PreemptionCallback, STOP, _stop)
 
-    A watcher is a thread. Replica groups keep their workers' handles as Ray's actor does.
-    """
-    if hasattr(getattr(PreemptionCallback, START), "__wrapped__"):
-        return
 
-    @functools.wraps(getattr(PreemptionCallback, START))
-    def started(callback: Any, worker_group: Any) -> None:
-        callback._stop_watcher()
-        workers = worker_group.get_workers()
-        ranks: dict[str, list[int]] = {}
-        for worker in workers:
-            rank = worker.distributed_context.world_rank
-            ranks.setdefault(worker.metadata.node_id, []).append(rank)
-        callback._watcher = PreemptionWatcher(
-            node_to_ranks=ranks,
-            poll_interval_s=callback._poll_interval_s,
-            worker_actors_by_rank={
-                worker.distributed_context.world_rank: worker.actor for worker in workers
-            },
-        )
+def _start(_: object, callback: Any, worker_group: Any) -> None:
+    callback._stop_watcher()
+    workers = worker_group.get_workers()
+    ranks: dict[str, list[int]] = {}
+    for worker in workers:
+        rank = worker.distributed_context.world_rank
+        ranks.setdefault(worker.metadata.node_id, []).append(rank)
+    callback._watcher = PreemptionWatcher(
+        node_to_ranks=ranks,
+        poll_interval_s=callback._poll_interval_s,
+        worker_actors_by_rank={
+            worker.distributed_context.world_rank: worker.actor for worker in workers
+        },
+    )
 
-    @functools.wraps(getattr(PreemptionCallback, STOP))
-    def stopped(callback: Any) -> None:
-        watcher, callback._watcher = callback._watcher, None
-        if watcher is not None:
-            watcher._stop_event.set()
 
-    setattr(PreemptionCallback, START, started)
-    setattr(PreemptionCallback, STOP, stopped)
+def _stop(_: object, callback: Any) -> None:
+    watcher, callback._watcher = callback._watcher, None
+    if watcher is not None:
+        watcher._stop_event.set()

@@ -19,9 +19,8 @@ waits for the answers for up to 2 and 5 s (`on_shutdown` in train/torch/config.p
 
 from __future__ import annotations
 
-import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -31,6 +30,8 @@ from ray.train.v2._internal.exceptions import WorkerHealthCheckTimeoutError
 from ray.train.v2._internal.execution.failure_handling import default
 from ray.train.v2._internal.execution.worker_group.worker_group import WorkerGroup
 
+from training.recovery.patch import wrap
+
 log = logging.getLogger(__name__)
 
 START = "_start"
@@ -39,21 +40,17 @@ RETRIED = "RETRYABLE_CONTROLLER_ERRORS"
 
 
 def end_what_did_not_start() -> None:
-    """Patch this process, for all of its runs; once is enough."""
-    start = getattr(WorkerGroup, START)
-    if hasattr(start, "__wrapped__"):
-        return
+    """Change this process, for all of its runs."""
+    wrap(WorkerGroup, START, _start)
 
-    @functools.wraps(start)
-    def whole(group: Any) -> None:
-        try:
-            start(group)
-        except Exception:
-            if group.has_started():
-                _abort(group)
-            raise
 
-    setattr(WorkerGroup, START, whole)
+def _start(start: Callable[..., None], group: Any) -> None:
+    try:
+        start(group)
+    except Exception:
+        if group.has_started():
+            _abort(group)
+        raise
 
 
 def _abort(group: Any) -> None:
@@ -75,21 +72,15 @@ def bear_at_start() -> None:
 
 
 def bear_at_end() -> None:
-    """Patch this process, for all of its runs; once is enough."""
-    leave = getattr(BackendSetupCallback, HOOK)
-    if hasattr(leave, "__wrapped__"):
-        return
+    """Change this process, for all of its runs."""
+    wrap(BackendSetupCallback, HOOK, _leave)
 
-    @functools.wraps(leave)
-    def borne(callback: Any, group: Any) -> None:
-        try:
-            leave(callback, group)
-        except OutOfMemoryError as error:
-            log.warning(
-                "A rank was killed for its node's memory: %s", str(error).partition("\n")[0]
-            )
 
-    setattr(BackendSetupCallback, HOOK, borne)
+def _leave(leave: Callable[..., None], callback: Any, group: Any) -> None:
+    try:
+        leave(callback, group)
+    except OutOfMemoryError as error:
+        log.warning("A rank was killed for its node's memory: %s", str(error).partition("\n")[0])
 
 
 def end_the_frozen(workers: Sequence[Any], errors: Mapping[int, BaseException]) -> None:

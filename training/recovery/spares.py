@@ -102,12 +102,19 @@ class Spares:
 
     def _run(self) -> None:
         try:
+            self._forget_failed()
             found = self._wait_for_imports()
             while found and not self._end.wait(CHECK_EVERY_S):
                 self._check(found)
         except Exception:
             if not self._end.is_set():  # a rank that was asked has died, and its group with it
                 log.warning("no spare processes are kept; the run continues", exc_info=True)
+
+    def _forget_failed(self) -> None:
+        """Try again, once in each attempt, where a fork server found too little memory."""
+        for name, start in [*self._servers.items()]:
+            if ray.wait([start], timeout=0)[0] and not _has_started(start):
+                del self._servers[name]
 
     def _wait_for_imports(self) -> Loaded | None:
         """Wait until rank 0 has imported what it needs. Returns None if that is too late."""
@@ -148,6 +155,13 @@ class Spares:
                 .remote(found)
             )
         return bool(ray.wait([self._servers[node.id]], timeout=0)[0])
+
+
+def _has_started(start: Any) -> bool:
+    try:
+        return bool(ray.get(start))
+    except ray.exceptions.RayError:  # its node has died
+        return False
 
 
 def placement(

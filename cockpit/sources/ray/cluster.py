@@ -48,13 +48,14 @@ class RaySource(PollingSource):
             self._nodes_s = self._monotonic()
             self._dead = frozenset(node.id for node in nodes if not node.alive)
             yield NodesListed(at_s=now_s, source=self.name, nodes=nodes)
-        jobs = tuple(job.with_lost_driver() if self._has_no_driver(job) else job for job in jobs)
+        jobs = tuple(job.with_lost_driver() if self._is_lost(job) else job for job in jobs)
         yield JobsListed(at_s=now_s, source=self.name, jobs=jobs)
         if self._pace:
             self._pace.jobs_alive(any(not job.status.is_over for job in jobs))
         yield self.health()
 
-    def _has_no_driver(self, job: Job) -> bool:
+    def _is_lost(self, job: Job) -> bool:
+        """Whether the node of its driver has died, whose end Ray may not notice."""
         return job.driver_node_id in self._dead and not job.status.is_over
 
     async def _ask(self, *, failing: bool) -> tuple[tuple[Node, ...] | None, tuple[Job, ...]]:
