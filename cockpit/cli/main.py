@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import errno
 import gc
 import os
@@ -36,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
+        if argv is None:
+            _end_at_once(code)
         return code
     except CockpitError as error:
         if debug:
@@ -66,6 +69,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         if argv is None:
             # The process ends. Python would search all objects for garbage that is to be freed.
             gc.freeze()
+
+
+def _end_at_once(code: int) -> None:
+    """End the process without freeing its modules: that takes 4 ms, of 180 for a short verb.
+
+    What is registered for the end is called. Returns if a thread is still running.
+    """
+    if "threading" in sys.modules and sys.modules["threading"].active_count() > 1:
+        return
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _run(argv: list[str]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import ssl
 from collections.abc import Callable, Iterable
 from enum import StrEnum
@@ -243,29 +242,30 @@ class ClusterSummary(Struct, frozen=True):
     autoscaled: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DashboardRoute:
+class DashboardRoute(Struct, frozen=True):
     """A working route to the Ray dashboard: base URL without a trailing slash, and headers to send.
 
-    The headers contain the token; `repr` omits them so that no log or traceback shows it.
+    The headers and the proxy's URL may contain a token; `repr` omits them so that no log or
+    traceback shows it.
     """
 
     base_url: str
-    headers: dict[str, str] = dataclasses.field(default_factory=dict, repr=False)
-    tls: ssl.SSLContext | None = dataclasses.field(default=None, repr=False, compare=False)
+    headers: dict[str, str] = {}
+    tls: ssl.SSLContext | None = None
     """For https: the trusted certificates and the client's certificate. None: the system's."""
     server_name: str = ""
     """Whose certificate is expected; empty: that of the URL's host."""
     socket_path: str = ""
     """A Unix socket to connect to instead of the URL's host (cockpit's own port-forward)."""
-    proxy: str = dataclasses.field(default="", repr=False)
+    proxy: str = ""
     """The URL of an HTTP or SOCKS proxy to use."""
     via: str = ""
     """The kind of route, as the UI shows it: `service proxy`, `port-forward`."""
-    check_peer: Callable[[], None] | None = dataclasses.field(
-        default=None, repr=False, compare=False
-    )
+    check_peer: Callable[[], None] | None = None
     """Called when a connection is open and nothing was sent on it; raises to reject the peer."""
+
+    def __repr__(self) -> str:
+        return f"DashboardRoute({self.base_url!r}, via={self.via!r})"
 
 
 class Capability(Struct, frozen=True):

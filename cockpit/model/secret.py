@@ -36,13 +36,10 @@ _PASSWORD_OPTIONS = {
     "curl": "-u",
 }
 """Programs, and the one-letter option whose value is a password."""
-_SECRET_WORD = re.compile(rf"(?P<name>{_ASSIGNED}).+", re.IGNORECASE | re.DOTALL)
-_HEADER = re.compile(
-    # "Basic authentication required" is prose.
-    r"(?i)\b(bearer|basic)\s+(?!(?:auth\w*|tokens?|credentials?|access|realm)\b)[\w.~+/=-]{6,}"
-    r"|\b(authorization[\"']?\s*[:=]\s*[\"']?(?:token|digest|negotiate)?)\s*"
-    r"(?=[\w.~+/=-]*\d)[\w.~+/=-]{6,}"
-)
+_PART = re.compile(r"token|pass|secret|credential|pwd|key|_pat", re.IGNORECASE)
+"""One of these is in each name of a secret."""
+_SEPARATOR = re.compile(r"[\s=:]")
+"""Before a value, after its name: a text without one can only be a known form of token."""
 _VALUE = re.compile(
     r"eyJ[\w-]{10,}[\w.-]*"  # a JSON web token, or as much of one as is left
     r"|\b(?:hf|npm|pypi|gh[oprsu]|glpat|github_pat|xox[abeprs]|sk)[-_][\w-]{16,}"
@@ -52,15 +49,38 @@ _VALUE = re.compile(
     r"|(?:(?<=http://)|(?<=https://))[^/?#\s@]+(?=@)"  # a token in place of both
     r"|(?:(?<=[?&]sig=)|(?<=X-Amz-Signature=))[^&\s\"']+"  # of a signed address
 )
-_PRIVATE_KEY = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL
-)
-_SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
+# The next ones are compiled at the first use: that takes 9 ms, and most short verbs do without.
+
+
+@cache
+def _secret_name() -> re.Pattern[str]:
+    return re.compile(_NAME, re.IGNORECASE)
+
+
+@cache
+def _secret_word() -> re.Pattern[str]:
+    return re.compile(rf"(?P<name>{_ASSIGNED}).+", re.IGNORECASE | re.DOTALL)
+
+
+@cache
+def _private_key() -> re.Pattern[str]:
+    return re.compile(
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", re.DOTALL
+    )
+
+
+@cache
+def _header() -> re.Pattern[str]:
+    return re.compile(
+        # "Basic authentication required" is prose.
+        r"(?i)\b(bearer|basic)\s+(?!(?:auth\w*|tokens?|credentials?|access|realm)\b)[\w.~+/=-]{6,}"
+        r"|\b(authorization[\"']?\s*[:=]\s*[\"']?(?:token|digest|negotiate)?)\s*"
+        r"(?=[\w.~+/=-]*\d)[\w.~+/=-]{6,}"
+    )
 
 
 @cache
 def _named() -> re.Pattern[str]:
-    # Compiled at the first use: it takes 3 ms, and most short verbs do without.
     return re.compile(
         rf"'(?P<single>{_ASSIGNED})(?:[^']|'\"'\"')*(?:'|$)"
         rf"|\"(?P<double>{_ASSIGNED})(?:[^\"\\]|\\.)*(?:\"|$)"
@@ -90,7 +110,10 @@ def masked(text: str) -> str:
     A value follows its name after `=`, `:` or `=>`, or as the next argument
     (`--token abc`). In case of doubt, more is masked than the value.
     """
-    return _named().sub(_hidden, _short().sub(_hidden_option, without_credentials(text)))
+    text = without_credentials(text)
+    if not _SEPARATOR.search(text):
+        return text
+    return _named().sub(_hidden, _short().sub(_hidden_option, text))
 
 
 def without_credentials(text: str, secrets: Iterable[str] = ()) -> str:
@@ -105,8 +128,10 @@ def without_credentials(text: str, secrets: Iterable[str] = ()) -> str:
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= _SHORTEST:
             text = text.replace(value, MASKED)
-    text = _VALUE.sub(MASKED, _PRIVATE_KEY.sub(MASKED, text))
-    return _HEADER.sub(lambda match: f"{(match[1] or match[2]).rstrip()} {MASKED}", text)
+    if not _SEPARATOR.search(text):
+        return _VALUE.sub(MASKED, text)
+    text = _VALUE.sub(MASKED, _private_key().sub(MASKED, text))
+    return _header().sub(lambda match: f"{(match[1] or match[2]).rstrip()} {MASKED}", text)
 
 
 def sendable(secret: str, where: str) -> str:
@@ -131,7 +156,7 @@ def masked_lines(text: str, limit: int | None = None) -> str:
     Of more characters than that, the first and the last lines remain: a part of a line could begin
     within a secret.
     """
-    text = _PRIVATE_KEY.sub(MASKED, text)
+    text = _private_key().sub(MASKED, text)
     if limit is not None and len(text) > limit:
         first, last = text[: limit // 8], text[-(limit - limit // 8) :].partition("\n")[2]
         text = f"{first}\n…\n{last}".rstrip("\n")
@@ -169,12 +194,12 @@ def _password_option(word: str) -> str:
 
 def is_secret(name: str) -> bool:
     """Whether what stands under such a name is not to be shown."""
-    return _SECRET_NAME.fullmatch(name) is not None
+    return _PART.search(name) is not None and _secret_name().fullmatch(name) is not None
 
 
 def _masked_word(word: str) -> str:
     """Here the whole rest of `--password=…` is the value, with spaces and commas."""
-    assigned = _SECRET_WORD.fullmatch(word)
+    assigned = _secret_word().fullmatch(word) if "=" in word else None
     return f"{assigned['name']}{MASKED}" if assigned is not None else masked(word)
 
 

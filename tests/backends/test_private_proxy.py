@@ -5,11 +5,11 @@ from __future__ import annotations
 import http.client
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from cockpit.backends.private_proxy import PrivateProxy
 from cockpit.model.cluster import DashboardRoute

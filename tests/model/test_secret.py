@@ -4,7 +4,10 @@ import shlex
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from cockpit.model import secret
 from cockpit.model.secret import is_secret, masked, masked_command, masked_lines
 from tests.growth import growth
 
@@ -138,6 +141,20 @@ def test_a_known_form_of_token_is_hidden_wherever_it_stands(token: str) -> None:
 )
 def test_text_without_secrets_is_unchanged(said: str) -> None:
     assert masked(said) == said
+
+
+@given(name=st.from_regex(secret._secret_name(), fullmatch=True))
+def test_each_secret_name_has_one_of_the_parts_that_are_looked_for_first(name: str) -> None:
+    assert is_secret(name)
+
+
+WORD = r"[\w.'\"@&;,/?-]{0,60}"
+
+
+@given(text=st.from_regex(rf"{WORD}(?:eyJ|hf_|sk-|AKIA|-p|token)?{WORD}", fullmatch=True))
+def test_text_without_a_separator_is_masked_as_if_all_patterns_were_tried(text: str) -> None:
+    known = secret._header().sub("", secret._private_key().sub("", text))
+    assert known == secret._named().sub("", secret._short().sub("", known))
 
 
 def test_a_name_reports_whether_its_value_is_shown() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import NotAllowedError, UnreachableError
-from cockpit.sources.http import client
+from cockpit.sources.http import client, messages
 from cockpit.sources.ray.http import AnswerError, Http, NoDataError
 from tests.cluster.certificates import Authority
 from tests.sources.raw_server import RawServer, http
@@ -239,6 +239,38 @@ async def test_broken_answer_is_one_error(answer: bytes) -> None:
             await http.ask("GET", "/nodes")
     assert "Bearer" not in str(raised.value)
     assert len(str(raised.value)) < 1000
+
+
+async def test_connection_is_kept_after_chunks_and_not_after_more_than_was_asked_for() -> None:
+    chunked = (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\n{}\r\n0\r\nA: b\r\n\r\n"
+    )
+    answers = [chunked, OK, OK + OK, OK]
+    server = Connections(lambda head: answers.pop(0))
+    async with server.serve(), Http(route(server.address)) as http:
+        for _ in range(4):
+            assert await http.ask("GET", "/nodes") == {}
+    assert [len(heads) for heads in server.received] == [3, 1]
+
+
+async def test_endless_head_after_a_body_is_an_error() -> None:
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+    answer = chunked + b"x: y\r\n" * 100_000
+    async with RawServer(lambda head: answer).serve() as server, Http(route(server.url)) as http:
+        with pytest.raises(UnreachableError, match="head of more than 100 KiB"):
+            await http.ask("GET", "/nodes")
+
+
+@pytest.mark.parametrize("fields", [{"A": "b\r\nC: d"}, {"A ": "b"}, {"A": "ä"}, {"A": "b\0"}])
+def test_header_that_cannot_be_sent_is_not_quoted(fields: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"^a header of the request cannot be sent$"):
+        messages.request("GET", "/nodes", fields, None)
+
+
+@pytest.mark.parametrize(("method", "target"), [("G T", "/"), ("GET", "/a b"), ("GET", "/\r\n")])
+def test_request_line_that_cannot_be_sent_is_an_error(method: str, target: str) -> None:
+    with pytest.raises(ValueError, match="the method or the path"):
+        messages.request(method, target, {}, None)
 
 
 async def test_answer_until_the_end_of_the_connection_is_read() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncIterator
 
 import pytest
@@ -303,7 +302,7 @@ async def test_the_route_is_asked_for_again_once_the_dashboard_is_back(cockpit: 
         lost = SourceHealth(at_s=START_S + 60, source="ray", ok=False, error="502")
         simulation.session.dispatch(lost)
         await seen.until(lambda: not seen.app.store.sources["ray"].ok)
-        simulation.backend.route = dataclasses.replace(simulation.backend.route, via="port-forward")
+        simulation.backend.route = replace(simulation.backend.route, via="port-forward")
         back = SourceHealth(at_s=START_S + 60, source="ray", ok=True)
         simulation.session.dispatch(back)
         await seen.sees("port-forward")

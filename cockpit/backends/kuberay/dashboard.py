@@ -10,17 +10,20 @@ import asyncio
 import base64
 import time
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from cockpit.backends.kuberay.api.access import DASHBOARD_PORT as PORT
 from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient, KubeError
 from cockpit.backends.kuberay.api.fields import checked, is_label, mapping
-from cockpit.backends.kuberay.api.port_forward import PortForward
 from cockpit.backends.kuberay.resources.raycluster import RayCluster
 from cockpit.backends.ray_token import dashboard_address, ray_token
 from cockpit.model.cluster import ClusterRef, DashboardRoute
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError
 from cockpit.model.secret import sendable
 from cockpit.model.text import one_line
+
+if TYPE_CHECKING:
+    from cockpit.backends.kuberay.api.port_forward import PortForward
 
 FRESH_S = 5.0
 """How long a token and a way that worked are taken for good without looking again."""
@@ -59,7 +62,7 @@ class Dashboards:
         makes for a head by default.
         """
         service = f"{cluster.name}-head-svc"
-        if not self._url and is_label(service):
+        if self._begun is None and not self._url and is_label(service):
             path = _proxy_path(cluster.namespace, service)
             self._begun = path, asyncio.create_task(self._refused_at(path))
 
@@ -138,6 +141,8 @@ class Dashboards:
         # A port-forward to the same pod is kept: other requests may use it.
         if forward is None or self._forward_to != pod:
             await self._end_forward()
+            from cockpit.backends.kuberay.api.port_forward import PortForward
+
             forward = PortForward(self._client, cluster.namespace, pod, PORT)
             self._forward, self._forward_to = await forward.__aenter__(), pod
         self._works = "forward"

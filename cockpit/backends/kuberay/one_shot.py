@@ -62,6 +62,9 @@ class OneShotBackend(KubeRayBackend):
         return SharedCall(lambda: self.client.get(self._path), keep=True)
 
     async def watch(self) -> AsyncIterator[Event]:
+        if "rayjobs" in self._kinds:
+            # Ray's jobs are listed too. The dashboard takes the longest, so it is asked first.
+            self._dashboards.begin(self.ref)
         read = self._object.result()
         for event in await one_shot_events(self.client, self.ref, self._kinds, read):
             yield event
@@ -86,6 +89,7 @@ async def one_shot_events(
 
     `read` returns the cluster's object, or raises as `KubeClient.get`.
     """
+    read = asyncio.ensure_future(read)  # before the jobs, which nothing waits for
     jobs = asyncio.create_task(_rayjobs(client, ref)) if "rayjobs" in kinds else None
     try:
         found = await _cluster(client, ref, read, with_pods="pods" in kinds)

@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+import os
+import sys
+from contextlib import suppress
+from typing import Any, NoReturn
 
 from cockpit.model.error import UsageError
 from cockpit.model.secret import masked
 
 
+class Formatter(argparse.HelpFormatter):
+    """As wide as the terminal; argparse imports shutil to find that out, at each verb's start."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    with suppress(KeyError, ValueError):
+        if (columns := int(os.environ["COLUMNS"])) > 0:
+            return columns
+    with suppress(OSError, ValueError):  # no terminal, or a closed stream
+        if sys.__stdout__ is not None:
+            return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80
+    return 80
+
+
 class Parser(argparse.ArgumentParser):
     """Argparse whose complaint is one of our errors."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"formatter_class": Formatter, **options})
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments"):  # it quotes them

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cockpit import format
 from cockpit.cli.output.tables import as_json
-from cockpit.insight.metrics.stall import stall
 from cockpit.model.run import Checkpoint, Phase
 from cockpit.model.text import one_line
 from cockpit.store import selectors
 from cockpit.store.attempt_events import attempt_events
 from cockpit.store.run import AttemptView, RankView, RunView
 from cockpit.store.store import Store
+
+if TYPE_CHECKING:
+    from cockpit.insight.metrics.stall import Stall
 
 
 def run_events(run: RunView) -> Iterator[dict[str, Any]]:
@@ -30,7 +32,7 @@ def run_events(run: RunView) -> Iterator[dict[str, Any]]:
 
 
 def run_row(run: RunView, now_s: float) -> dict[str, Any]:
-    stalled = stall(run, now_s)
+    stalled = _stall(run, now_s)
     return {
         "name": run.name or run.id,
         "id": run.id,
@@ -91,7 +93,7 @@ def run_lines(run: RunView, now_s: float) -> Iterator[str]:
         since_s, _, phase = run.phases[-1]
         if phase is not Phase.RUNNING:
             parts.append(f"{phase.value} for {format.age(now_s - since_s)}")
-    stalled = stall(run, now_s)
+    stalled = _stall(run, now_s)
     if stalled is not None:
         parts.append(f"STALLED for {format.duration(now_s - stalled.since_s)}")
     yield f"Run {run.name or run.id}: {', '.join(parts)}"
@@ -111,6 +113,12 @@ def run_lines(run: RunView, now_s: float) -> Iterator[str]:
         yield f"Reported: {', '.join(reported[:REPORTED_SHOWN])}{rest}"
     if run.checkpoint is not None:
         yield f"Checkpoint: {_checkpoint(run.checkpoint, run.checkpoint_s, now_s)}"
+
+
+def _stall(run: RunView, now_s: float) -> Stall | None:
+    from cockpit.insight.metrics.stall import stall  # 8 ms: not for a cluster without a run
+
+    return stall(run, now_s)
 
 
 def _hang(run: RunView, now_s: float) -> Iterator[str]:

@@ -362,7 +362,7 @@ def _always(route: DashboardRoute) -> RouteOf:
 
 
 def _checked(route: DashboardRoute) -> dict[str, str]:
-    """The route's headers. Raises UsageError for a value that h11 would refuse and quote."""
+    """The route's headers. Raises UsageError for a value that no header can have."""
     where = f"the header {{}} for the Ray dashboard at {route.base_url}"
     return {name: sendable(value, where.format(name)) for name, value in route.headers.items()}
 

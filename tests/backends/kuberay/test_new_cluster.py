@@ -79,7 +79,12 @@ async def test_pods_of_other_clusters_take_room_on_the_nodes(place: Place) -> No
     resources = {"limits": {"nvidia.com/gpu": "8"}}
     container = {"name": "other", "image": "localhost/none", "resources": resources}
     place.pod("other", containers=[container])
-    place.wait(lambda: any(pod["spec"].get("nodeName") for pod in place.pods()), "placed")
+
+    def is_placed() -> bool:
+        [other] = [pod for pod in place.pods() if pod["metadata"]["name"] == "other"]
+        return bool(other["spec"].get("nodeName"))
+
+    place.wait(is_placed, "placed")
     new = await read(place)
     assert placed(new)["gpu"] == before - 2
     room = rows(new)["node room"]

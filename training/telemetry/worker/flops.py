@@ -10,7 +10,7 @@ count, so that a slower way to the same step never looks better.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _TERA = 1e12
 
@@ -74,8 +74,7 @@ _PEAKS: tuple[tuple[str, float], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class Model(NamedTuple):
     """The arguments of `telemetry.model`. FLOPs are of the forward and backward pass together."""
 
     flops_per_sample: float | None = None

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import os
 import ssl
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -217,6 +216,8 @@ def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
             file.flush()
             context.load_cert_chain(f"/proc/self/fd/{fd}", password=_no_password)
         return
+    import tempfile  # not on Linux: it takes 4 ms
+
     with tempfile.NamedTemporaryFile() as file:
         file.write(certificate + b"\n" + key)
         file.flush()
