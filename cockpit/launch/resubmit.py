@@ -24,6 +24,7 @@ from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.http import AnswerError, MissingError
 
 LOOK_S = 1.0
+"""How often to look, also at a cluster that does not answer: the run waits for it."""
 LOST = ("Job supervisor actor died", "Unexpected error occurred: failed to get job supervisor")
 """The beginnings of Ray 2.60's message on a job whose driver was lost (`job_manager.py`).
 
@@ -69,7 +70,7 @@ async def submit_and_resubmit(
     without limit: the state of the job is not known. Raises the cluster's error when it accepts no
     job for GIVE_UP_S after it lost one.
     """
-    backoff, away = Backoff(), ""
+    backoff, away = Backoff(most_s=LOOK_S), ""
     while True:
         try:
             job = await _over(dashboard, spec.submission_id)
@@ -130,7 +131,7 @@ async def _again(
     )
     log(f"The cluster lost {spec.submission_id}; it continues as {again.submission_id}.")
     on_submit(again.submission_id)
-    backoff, waited_s = Backoff(), 0.0
+    backoff, waited_s = Backoff(most_s=LOOK_S), 0.0
     while True:
         try:
             await submission.launch(dashboard, again)
