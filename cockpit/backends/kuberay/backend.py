@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from cockpit.backends.kuberay.api import access, exec
+from cockpit.backends.kuberay.api import access
 from cockpit.backends.kuberay.api.client import KubeClient, KubeError
 from cockpit.backends.kuberay.api.credentials import Credentials
 from cockpit.backends.kuberay.api.fields import checked, items, mapping, text, usable, whole
@@ -132,12 +132,16 @@ class KubeRayBackend:
     async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
         if not argv:
             raise UsageError("There is nothing to execute.", todo="Give a command after --.")
+        from cockpit.backends.kuberay.api import exec
+
         container = await self._container(pod, uid=uid)
         return await exec.run(self.client, self._ref.namespace, pod, container, argv)
 
     async def attach(
         self, pod: str, argv: Sequence[str], *, tty: bool, rows: int = 24, columns: int = 80
     ) -> Terminal:
+        from cockpit.backends.kuberay.api import exec
+
         container = await self._container(pod)
         return await exec.attach(
             self.client,

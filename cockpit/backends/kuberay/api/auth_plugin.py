@@ -7,9 +7,10 @@ import json
 import os
 import signal
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
 
 from cockpit.backends.kuberay.api.kubeconfig import KubeContext
 from cockpit.format import in_seconds
@@ -27,14 +28,16 @@ _CLUSTER_INFO = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
+class Login(Struct, frozen=True):
     """A token, or a client's certificate and key in PEM, until when (Unix time)."""
 
-    token: str = field(default="", repr=False)
-    certificate: str = field(default="", repr=False)
-    key: str = field(default="", repr=False)
+    token: str = ""
+    certificate: str = ""
+    key: str = ""
     expires_s: float = float("inf")
+
+    def __repr__(self) -> str:
+        return f"Login(expires_s={self.expires_s})"
 
 
 async def ask_plugin(context: KubeContext) -> Login:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +23,24 @@ IN_CLUSTER = "in-cluster"
 _FIX = "Fix this file, or select another one: --kubeconfig FILE"
 
 
-@dataclass(frozen=True, slots=True)
-class KubeContext:
-    """A named context of one API server. `namespace` is `default` if the file has none."""
+class KubeContext(Struct, frozen=True):
+    """A named context of one API server. `namespace` is `default` if the file has none.
+
+    `repr` omits what may contain a secret.
+    """
 
     name: str
     namespace: str
     server: str
     user: str
-    cluster: Mapping[str, Any] = field(repr=False, compare=False)
+    cluster: Mapping[str, Any]
     """The entry of the file (`certificate-authority`, `proxy-url`, …), paths made absolute."""
-    credential: Mapping[str, Any] = field(repr=False, compare=False)
+    credential: Mapping[str, Any]
     """The user's entry (`token`, `client-certificate`, `exec`, …), paths made absolute."""
+
+    def __repr__(self) -> str:
+        shown = (self.name, self.namespace, self.server, self.user)
+        return f"KubeContext({', '.join(map(repr, shown))})"
 
 
 class KubeConfig(Struct, frozen=True):
