@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.pretty import pretty_repr
 
 from cockpit.backends.address import AddressBackend
+from cockpit.backends.kuberay.api.auth_plugin import Login
 from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.api.credentials import Credentials
 from cockpit.backends.kuberay.api.error_message import refusal, unreachable
@@ -52,6 +54,23 @@ def assert_not_shown(error: BaseException) -> None:
     while seen is not None:
         assert SECRET not in f"{seen}{seen!r}{getattr(seen, 'why', '')}"
         seen = seen.__cause__ or seen.__context__
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [
+        DashboardRoute(
+            "http://head", {"Authorization": f"Bearer {SECRET}"}, proxy=f"http://{SECRET}@p"
+        ),
+        KubeContext("here", "ml", "https://server", "u", {"proxy-url": SECRET}, {"token": SECRET}),
+        Login(token=SECRET, key=SECRET),
+        MlflowSettings("http://mlflow", headers={"Authorization": SECRET}),
+    ],
+    ids=lambda holder: type(holder).__name__,
+)
+def test_object_with_a_secret_does_not_show_it_in_a_log_or_traceback(holder: object) -> None:
+    assert type(holder).__name__ in repr(holder)
+    assert SECRET not in f"{holder!r}{holder}{pretty_repr(holder)}"
 
 
 def kube(server: str = "http://127.0.0.1:9", **user: Any) -> Credentials:

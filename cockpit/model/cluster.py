@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 
 from msgspec import Struct, field
 
+from cockpit.model.partly_shown import PartlyShown
 from cockpit.model.text import one_line
 
 
@@ -242,15 +243,16 @@ class ClusterSummary(Struct, frozen=True):
     autoscaled: bool = False
 
 
-class DashboardRoute(Struct, frozen=True):
+class DashboardRoute(PartlyShown, frozen=True):
     """A working route to the Ray dashboard: base URL without a trailing slash, and headers to send.
 
-    The headers and the proxy's URL may contain a token; `repr` omits them so that no log or
-    traceback shows it.
+    The headers and the proxy's URL may contain a token.
     """
 
+    SHOWN = ("base_url", "server_name", "socket_path", "via")
+
     base_url: str
-    headers: dict[str, str] = {}
+    headers: dict[str, str] = field(default_factory=dict)
     tls: ssl.SSLContext | None = None
     """For https: the trusted certificates and the client's certificate. None: the system's."""
     server_name: str = ""
@@ -263,9 +265,6 @@ class DashboardRoute(Struct, frozen=True):
     """The kind of route, as the UI shows it: `service proxy`, `port-forward`."""
     check_peer: Callable[[], None] | None = None
     """Called when a connection is open and nothing was sent on it; raises to reject the peer."""
-
-    def __repr__(self) -> str:
-        return f"DashboardRoute({self.base_url!r}, via={self.via!r})"
 
 
 class Capability(Struct, frozen=True):

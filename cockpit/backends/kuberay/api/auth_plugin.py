@@ -10,12 +10,11 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from msgspec import Struct
-
 from cockpit.backends.kuberay.api.kubeconfig import KubeContext
 from cockpit.format import in_seconds
 from cockpit.model.decoding.limited_json import loads
 from cockpit.model.error import NotAllowedError, UsageError
+from cockpit.model.partly_shown import PartlyShown
 from cockpit.model.secret import sendable, without_credentials
 from cockpit.model.text import one_line
 
@@ -28,16 +27,15 @@ _CLUSTER_INFO = (
 )
 
 
-class Login(Struct, frozen=True):
+class Login(PartlyShown, frozen=True):
     """A token, or a client's certificate and key in PEM, until when (Unix time)."""
+
+    SHOWN = ("expires_s",)
 
     token: str = ""
     certificate: str = ""
     key: str = ""
     expires_s: float = float("inf")
-
-    def __repr__(self) -> str:
-        return f"Login(expires_s={self.expires_s})"
 
 
 async def ask_plugin(context: KubeContext) -> Login:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from cockpit.model.decoding import limited_yaml
 from cockpit.model.decoding.limited_json import LimitError
 from cockpit.model.error import UnreachableError, UsageError
+from cockpit.model.partly_shown import PartlyShown
 from cockpit.model.text import as_sentence, one_line
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -23,11 +24,10 @@ IN_CLUSTER = "in-cluster"
 _FIX = "Fix this file, or select another one: --kubeconfig FILE"
 
 
-class KubeContext(Struct, frozen=True):
-    """A named context of one API server. `namespace` is `default` if the file has none.
+class KubeContext(PartlyShown, frozen=True):
+    """A named context of one API server. `namespace` is `default` if the file has none."""
 
-    `repr` omits what may contain a secret.
-    """
+    SHOWN = ("name", "namespace", "server", "user")
 
     name: str
     namespace: str
@@ -37,10 +37,6 @@ class KubeContext(Struct, frozen=True):
     """The entry of the file (`certificate-authority`, `proxy-url`, …), paths made absolute."""
     credential: Mapping[str, Any]
     """The user's entry (`token`, `client-certificate`, `exec`, …), paths made absolute."""
-
-    def __repr__(self) -> str:
-        shown = (self.name, self.namespace, self.server, self.user)
-        return f"KubeContext({', '.join(map(repr, shown))})"
 
 
 class KubeConfig(Struct, frozen=True):
