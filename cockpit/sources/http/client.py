@@ -149,7 +149,7 @@ class Client:
         the request is not sent in time), and what `check_peer` raises.
         """
         fields = {"Host": urlsplit(url).netloc, **self._headers, **headers}
-        if content is not None or method not in ("GET", "HEAD"):
+        if content is not None or method != "GET":
             fields["Content-Length"] = str(len(content or b""))
         target = _target(url, params)
         kept = _reusable(to, checked=check_peer is not None)

@@ -41,7 +41,10 @@ def request(method: str, target: str, fields: Mapping[str, str], content: bytes 
 
 
 class ResponseParser:
-    """One response. Informational ones before it (102, 103) are skipped."""
+    """One response, but not to HEAD, whose length is that of a body which does not follow.
+
+    Informational ones before it (102, 103) are skipped.
+    """
 
     def __init__(self) -> None:
         self._parser = HttpResponseParser(self)
