@@ -17,6 +17,8 @@ from msgspec import Struct, field
 
 from cockpit.launch.settings_file import decoded
 from cockpit.model.decoding import limited_yaml
+from cockpit.model.decoding.limited_json import LimitError
+from cockpit.model.decoding.limited_yaml import InvalidYamlError
 from cockpit.model.driver import NOTHING_RESERVED, DriverResources
 from cockpit.model.error import UsageError
 from cockpit.model.text import as_sentence, one_line
@@ -143,17 +145,14 @@ def read_file(path: str) -> JobEnvironment:
 
     Raises UsageError.
     """
-    import yaml
-
     name = one_line(path)
     with _opened(path) as stream:
         try:
             raw = limited_yaml.loads(stream.read())
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            where = f" (line {mark.line + 1})" if mark is not None else ""
-            raise UsageError(f"{name} is not YAML or JSON{where}.") from error
-        except (ValueError, OverflowError) as error:  # too large, or an invalid date or number
+        except InvalidYamlError as error:
+            where = f" (line {error.line})" if error.line is not None else ""
+            raise UsageError(f"{name} is not YAML or JSON{where}.", f"{error}.") from error
+        except LimitError as error:
             why = as_sentence(one_line(str(error)))
             raise UsageError(f"{name} is not a runtime environment.", why) from error
     if not isinstance(raw, dict) or not all(isinstance(key, str) for key in raw):

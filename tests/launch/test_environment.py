@@ -98,8 +98,8 @@ def test_a_file_is_a_runtime_environment_as_ray_has_it(tmp_path: Path) -> None:
         ("env_vars: " + "[" * 20_000 + "]" * 20_000, "is not a runtime environment"),
         (MULTIPLIED, "is not a runtime environment"),
         ("config: &a [*a]", "is not a runtime environment"),
-        (f"env_vars: {{A: {'9' * 5_000}}}", "is not a runtime environment"),
-        ("env_vars: {A: 2020-99-99}", "is not a runtime environment"),
+        (f"env_vars: {{A: {'9' * 5_000}}}", "is not YAML or JSON"),
+        ("env_vars: {A: 2020-99-99}", "is not YAML or JSON"),
     ],
 )
 def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str, words: str) -> None:

@@ -8,25 +8,45 @@ from __future__ import annotations
 
 from typing import Any
 
+from cockpit.model.decoding import block_yaml
 from cockpit.model.decoding.limited_json import MAX_DEPTH, LimitError
+from cockpit.model.text import one_line
 
 MAX_CHARACTERS = 16 << 20
 MAX_VALUES = 200_000
 """Of a kubeconfig with 5,000 clusters, aliases expanded."""
 
 
+class InvalidYamlError(ValueError):
+    """One line, without the line of the document: `line`, from 1, where it is known."""
+
+    def __init__(self, problem: str, line: int | None = None) -> None:
+        super().__init__(problem)
+        self.line = line
+
+
 def loads(text: str) -> Any:
     """The decoded document, of plain types.
 
-    Raises LimitError, yaml.YAMLError, and ValueError or OverflowError for an invalid date or
-    number.
+    Raises LimitError, and InvalidYamlError also for an invalid date or number.
     """
+    if (document := block_yaml.loads(text)) is not None:
+        return document
     import yaml
 
     # The C loader is ten times faster; a build of PyYAML without it has the other.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    _check(text, loader)
-    return yaml.load(text, loader)
+    try:
+        _check(text, loader)
+        return yaml.load(text, loader)
+    except LimitError:
+        raise
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = one_line(str(getattr(error, "problem", "") or error))
+        raise InvalidYamlError(problem, mark.line + 1 if mark is not None else None) from error
+    except (ValueError, OverflowError) as error:  # of a date or a number
+        raise InvalidYamlError(one_line(str(error))) from error
 
 
 def dumps(*documents: Any) -> str:

@@ -108,13 +108,11 @@ class _Text(Static):
 
 def _json(text: str) -> str:
     """The YAML as JSON; the text itself if it is none, such as an error."""
-    import yaml
-
     from cockpit.model.decoding import limited_yaml
 
     try:
         return json.dumps(limited_yaml.loads(text), indent=2, ensure_ascii=False)
-    except (yaml.YAMLError, TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError):
         return text
 
 

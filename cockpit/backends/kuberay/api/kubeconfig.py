@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from cockpit.model.decoding import limited_yaml
 from cockpit.model.decoding.limited_json import LimitError
+from cockpit.model.decoding.limited_yaml import InvalidYamlError
 from cockpit.model.error import UnreachableError, UsageError
 from cockpit.model.partly_shown import PartlyShown
 from cockpit.model.text import as_sentence, one_line
@@ -120,8 +121,6 @@ def read(files: Sequence[Path] | None = None) -> KubeConfig:
 
 def _load(path: Path) -> Mapping[str, Any] | None:
     """The document, or None when there is no such file or it is empty (kubectl takes both)."""
-    import yaml
-
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -136,17 +135,9 @@ def _load(path: Path) -> Mapping[str, Any] | None:
         raise UsageError(
             f"The kubeconfig {path} is not a kubeconfig.", as_sentence(str(error)), _FIX
         ) from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", "") or str(error)
-        raise UsageError(
-            f"The kubeconfig {path} is not YAML{line}.", f"{one_line(str(problem))}.", _FIX
-        ) from error
-    except (ValueError, OverflowError) as error:  # of an invalid date or number
-        raise UsageError(
-            f"The kubeconfig {path} is not YAML.", f"{one_line(str(error))}.", _FIX
-        ) from error
+    except InvalidYamlError as error:
+        line = f", line {error.line}" if error.line is not None else ""
+        raise UsageError(f"The kubeconfig {path} is not YAML{line}.", f"{error}.", _FIX) from error
     if document is None:
         return None
     if not isinstance(document, dict):
