@@ -53,14 +53,18 @@ class Stage:
     def pids(self) -> set[int]:
         return {placement.pid for placement in self.attempt.placements}
 
-    def processes(self) -> dict[int, str]:
-        """The processes of worker pods, with their pods."""
+    def barriers(self) -> set[int]:
+        """The actors in which the ranks wait for each other."""
+        return {pid for pid in self.processes("head") if "ray::Barriers" in _title(pid)}
+
+    def processes(self, kind: str = "worker") -> dict[int, str]:
+        """The processes of the pods of this kind, with their pods."""
         cluster = status(self.backend.ref.name)
         assert cluster is not None
         assert cluster.spec is not None
         uid = cluster.spec.uid
         found = find(uid, (), str(RunFiles.of(uid).directory))
-        return {one.id.pid: one.pod for one in found if "worker" in one.pod}
+        return {one.id.pid: one.pod for one in found if kind in one.pod}
 
     def pods_with_spares(self) -> set[str]:
         """The pods in which a fork of the fork server is idle."""
@@ -87,6 +91,9 @@ class Stage:
             )
 
         assert self.session.wait(settled, WAIT_S), (self.run, self.pods_with_spares())
+
+    def niceness(self) -> set[int]:
+        return {os.getpriority(os.PRIO_PROCESS, pid) for pid in self.pids()}
 
     def runs_on_spares(self) -> bool:
         """Whether the ranks are forks of the fork servers."""
@@ -137,10 +144,13 @@ def test_a_run_comes_back_on_spares_from_a_dead_rank_a_frozen_rank_and_a_lost_po
     stage.settle(ranks=2)
     assert stage.attempt.number == 1, stage.attempt
     assert not stage.runs_on_spares()
+    barriers, niceness = stage.barriers(), stage.niceness()
+    assert len(barriers) == 1
     os.kill(stage.attempt.placements[1].pid, signal.SIGKILL)
     second = stage.comes_back(after=1)
     assert len(second.placements) == 2, "both nodes live"
     assert stage.runs_on_spares()
+    assert stage.niceness() == niceness
 
     stage.settle(ranks=2)
     frozen_s = stage.session.clock()
@@ -158,6 +168,7 @@ def test_a_run_comes_back_on_spares_from_a_dead_rank_a_frozen_rank_and_a_lost_po
     fourth = stage.comes_back(after=3)
     assert len(fourth.placements) == 1, "it goes on at once with the one that is left"
     assert stage.runs_on_spares()
+    assert stage.barriers() == barriers, "no attempt has started one"
 
 
 # The test above loses a pod too; tests/training/test_growth.py has Ray's scaling policy alone.

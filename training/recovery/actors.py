@@ -1,10 +1,11 @@
 """Start an attempt with fewer actors of Ray Train's own.
 
 Ray Train 2.60 starts three actors with each attempt, beside the ranks. Each is a process that
-imports Ray and Ray Train, which takes 1.9 s of CPU just when the ranks start. One is needed. The
-other two are a manager of data sets, also for a run that has none
-(`train/v2/_internal/callbacks/datasets.py`), and a thread that asks the GCS for nodes that drain
-(`train/v2/_internal/callbacks/preemption_callback.py`), which runs in the controller as well.
+imports Ray and Ray Train, which takes 1.9 s of CPU just when the ranks start. One, the barrier of
+the ranks, can serve all attempts (`training.recovery.barrier`). The other two are a manager of
+data sets, also for a run that has none (`train/v2/_internal/callbacks/datasets.py`), and a thread
+that asks the GCS for nodes that drain (`train/v2/_internal/callbacks/preemption_callback.py`),
+which runs in the controller as well.
 """
 
 from __future__ import annotations

@@ -155,6 +155,8 @@ class RecoveryCallback(
 def _start_fewer_actors() -> None:
     """Imported here: another version of Ray may lack what it changes, and the rest still works."""
     from training.recovery.actors import provide_no_datasets, watch_for_drains_here
+    from training.recovery.barrier import keep_one_process
 
     provide_no_datasets()
     watch_for_drains_here()
+    keep_one_process()
