@@ -45,7 +45,7 @@ def _shut_down(shut_down: Callable[[Any], None], barrier: Any) -> None:
 
 
 class Starter:
-    """Stands for the actor's class where Ray Train starts it."""
+    """Takes the place of the actor's class where Ray Train starts it."""
 
     def __init__(self) -> None:
         self._options: Mapping[str, Any] = {}
@@ -68,7 +68,7 @@ class Starter:
         try:
             ray.get(self._actor.open.remote(attempt, settings), timeout=ANSWER_S)
         except ray.exceptions.RayError as error:  # it has died, or does not respond
-            log.info("the barrier of the ranks starts anew: %s", error)
+            log.info("a new process serves the barrier of the ranks: %s", error)
             return False
         return True
 

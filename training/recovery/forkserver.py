@@ -44,8 +44,8 @@ _FOLDER = "cockpit-spares"
 _JOB, _RAYLET = "RAY_JOB_ID", "RAY_RAYLET_PID"
 """A raylet sets these variables for each of its workers."""
 _NICENESS = "RAY_worker_niceness"
-"""What Ray adds to the niceness of each worker, 15 if it is not set. The server has it already, from
-the worker that started it, and its forks have it from the server.
+"""What Ray adds to the niceness of each worker, 15 if it is not set. The server has it from the
+worker that started it, and its forks have it from the server.
 """
 _ANSWER_S = 5.0
 _REQUEST_BYTES = 1 << 20
