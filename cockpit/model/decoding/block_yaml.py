@@ -1,8 +1,8 @@
 """The part of YAML that kubectl and the cloud CLIs write kubeconfigs in, without PyYAML.
 
-Its import takes 9 to 13 ms, a twelfth of `cockpit status`. Read here are mappings and lists in
-block style whose scalars are on one line and cannot be numbers or dates; everything else is left to
-PyYAML, which decodes the same text to the same values (tests/model/test_limited_yaml.py).
+The import of PyYAML takes 9 to 13 ms, a twelfth of `cockpit status`. This module reads mappings and
+lists in block style whose scalars are on one line and cannot be numbers or dates. It leaves
+everything else to PyYAML, and has the same values (tests/model/test_limited_yaml.py).
 """
 
 from __future__ import annotations
