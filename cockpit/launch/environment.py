@@ -151,7 +151,8 @@ def read_file(path: str) -> JobEnvironment:
             raw = limited_yaml.loads(stream.read())
         except InvalidYamlError as error:
             where = f" (line {error.line})" if error.line is not None else ""
-            raise UsageError(f"{name} is not YAML or JSON{where}.", f"{error}.") from error
+            why = as_sentence(str(error))
+            raise UsageError(f"{name} is not YAML or JSON{where}.", why) from error
         except LimitError as error:
             why = as_sentence(one_line(str(error)))
             raise UsageError(f"{name} is not a runtime environment.", why) from error

@@ -66,8 +66,6 @@ async def test_settings_are_those_of_ray_train() -> None:
 class Actor:
     """An actor in a thread of this process, with the calls of Ray's."""
 
-    started: list[tuple[Mapping[str, Any], Actor]]
-
     def __init__(self, instance: Barriers) -> None:
         self.instance = instance
         self.is_dead = False

@@ -29,11 +29,12 @@ def loads(text: str) -> dict[str, Any] | None:
         return None
     lines = []
     for line in text.split("\n"):
-        content = line.lstrip(" ").rstrip(" ")
+        content = line.strip(" ")
         if content and not content.startswith("#"):
-            lines.append((len(line) - len(line.lstrip(" ")), content))
-            if not content.isprintable() or lines[-1][0] > MAX_INDENT:
+            indent = len(line) - len(line.lstrip(" "))
+            if not content.isprintable() or indent > MAX_INDENT:
                 return None
+            lines.append((indent, content))
     lines.reverse()
     try:
         return _mapping(lines) if lines and not lines[-1][0] else None
