@@ -102,6 +102,14 @@ class Placement(Struct, frozen=True):
     node_ip: str
     pid: int
     gpu_ids: tuple[int, ...] = ()
+    """Indices on the node."""
+    gpu_uuids: tuple[str, ...] = ()
+    """Of those that Ray knows by their UUIDs."""
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """All of its GPUs, by index or UUID."""
+        return (*map(str, self.gpu_ids), *self.gpu_uuids)
 
 
 class Heal(Struct, frozen=True):

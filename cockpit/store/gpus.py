@@ -32,15 +32,19 @@ def of_placement(
         if pod is not None and gpu.pod == pod.name and gpu.namespace in ("", namespace)
     ]
     if mine:
-        used = [mine[number] for number in placed.gpu_ids if number < len(mine)]
+        used = [
+            gpu
+            for number, gpu in enumerate(mine)
+            if number in placed.gpu_ids or gpu.uuid in placed.gpu_uuids
+        ]
         # The only GPU of a pod is the one meant: its number may be that of the node.
-        return _together(used or (mine if len(mine) == 1 and placed.gpu_ids else []))
+        return _together(used or (mine if len(mine) == 1 and placed.gpus else []))
     places = {placed.node_ip, pod.host if pod is not None else ""}
     places |= {node.hostname for node in nodes if node.ip == placed.node_ip}
     places.discard("")
-    numbers = {str(number) for number in placed.gpu_ids}
+    names = set(placed.gpus)
     return _together(
-        [gpu for gpu in gpus if gpu.gpu in numbers and places & {gpu.node, gpu.address}]
+        [gpu for gpu in gpus if {gpu.gpu, gpu.uuid} & names and places & {gpu.node, gpu.address}]
     )
 
 

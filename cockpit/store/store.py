@@ -399,7 +399,7 @@ class Store(Struct):
             of = {
                 number: gpu
                 for number, rank in run.ranks.items()
-                if rank.placement is not None and rank.placement.gpu_ids and event.gpus
+                if rank.placement is not None and rank.placement.gpus and event.gpus
                 and (gpu := of_placement(rank.placement, event.gpus, pods, nodes, namespace))
             }  # fmt: skip
             run.take_activity(event.at_s, of)

@@ -46,8 +46,8 @@ MEASUREMENTS = (
     "recovery",
     "fault_tolerant",
 )
-BY_NAME = ("soak", "kills")
-"""Measured only when they are named: each takes an hour."""
+BY_NAME = ("soak", "kills", "gpu")
+"""Measured only when they are named: the first two take an hour, the last needs a GPU."""
 QUIET = 0.25
 """Of the processors' time."""
 QUIET_TIMEOUT_S = 60.0

@@ -63,6 +63,18 @@ def test_gpu_without_pod_is_found_by_node_and_index(labels: dict[str, str]) -> N
     assert sm_of(gpus, 4) is None
 
 
+@pytest.mark.parametrize("labels", [{"node": "trainer"}, {"node": "x", "pod": POD.name}])
+def test_gpu_is_found_by_its_uuid(labels: dict[str, str]) -> None:
+    gpus = [
+        replace(gpu(str(n), float(n), **labels), namespace="team", uuid=f"GPU-{n}") for n in (3, 4)
+    ]
+    found = of_placement(
+        Placement(0, "id", "10.0.0.2", 1, gpu_uuids=("GPU-4",)), gpus, [POD], NODES, "team"
+    )
+    assert found is not None
+    assert found.sm_active_percent == 4.0
+
+
 def test_several_gpus_of_a_rank_are_a_mean_and_a_sum() -> None:
     gpus = [replace(gpu(str(n), 10.0 * n), nvlink_bytes_per_s=1e9) for n in (1, 2)]
     found = of_placement(Placement(0, "id", "10.0.0.2", 1, (1, 2)), gpus, [POD], NODES)

@@ -30,6 +30,7 @@ class FakeNvml:
     NVML_ERROR_TIMEOUT = TIMEOUT
     NVML_ERROR_GPU_IS_LOST = LOST
     NVML_SUCCESS = 0
+    nvmlMemory_v2 = 0x2000028
     nvmlEventTypeXidCriticalError = 8
 
     def __init__(self) -> None:
@@ -82,10 +83,12 @@ class FakeNvml:
         self._ask("nvmlDeviceGetUtilizationRates", handle)
         return SimpleNamespace(gpu=self.utilization[handle])
 
-    def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any:
+    def nvmlDeviceGetMemoryInfo(self, handle: Any, version: int | None = None) -> Any:
         self._ask("nvmlDeviceGetMemoryInfo", handle)
+        if version is not None:
+            self._ask("nvmlDeviceGetMemoryInfo_v2", handle)
         total = 16 << 30 if handle == "MIG-a" else 140 << 30
-        return SimpleNamespace(used=5 << 30, total=total)
+        return SimpleNamespace(used=(5 if version == self.nvmlMemory_v2 else 6) << 30, total=total)
 
     def nvmlDeviceGetPowerUsage(self, handle: Any) -> int:
         self._ask("nvmlDeviceGetPowerUsage", handle)

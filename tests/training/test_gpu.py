@@ -10,8 +10,9 @@ import pynvml
 import pytest
 
 from tests.training.fake_nvml import FakeNvml
-from training.telemetry.gpu.gpu import Gpu, GpuNumbers
+from training.telemetry.gpu.gpu import Gpu, GpuNumbers, by_name
 from training.telemetry.gpu.nvml import Nvml, throttle_reasons
+from training.telemetry.wire import Worker
 from training.telemetry.worker.background_value import STALE_AFTER_S, Watch
 
 GIB = 1 << 30
@@ -44,9 +45,11 @@ def test_the_installed_module_has_all_that_is_asked_of_it() -> None:
         assert hasattr(pynvml, name), name
     for name, ours in inspect.getmembers(Nvml, inspect.isfunction):
         if name.startswith("nvml"):
-            theirs = inspect.signature(getattr(pynvml, name)).parameters.values()
-            needed = [each.name for each in theirs if each.default is each.empty]
-            assert needed == list(inspect.signature(ours).parameters)[1:], name
+            theirs = inspect.signature(getattr(pynvml, name)).parameters
+            used = list(inspect.signature(ours).parameters)[1:]
+            assert used == list(theirs)[: len(used)], name
+            needed = [each.name for each in theirs.values() if each.default is each.empty]
+            assert set(needed) <= set(used), name
 
 
 def test_the_fake_stands_where_the_module_does(nvml: FakeNvml) -> None:
@@ -88,6 +91,11 @@ def test_a_gpu_reports_all_of_its_numbers_in_our_units(nvml: FakeNvml, clock: Cl
         pcie_rx_bytes_per_s=3e6,
         pcie_tx_bytes_per_s=1e6,
     )
+
+
+def test_an_old_drivers_used_memory_includes_what_it_reserves(nvml: FakeNvml, clock: Clock) -> None:
+    nvml.unsupported.add("nvmlDeviceGetMemoryInfo_v2")
+    assert gpu_of(nvml, clock, "0").read().memory_bytes == 6 * GIB
 
 
 @pytest.mark.parametrize(
@@ -241,6 +249,12 @@ def test_a_device_that_is_not_there_is_reported_once(
     gpu = gpu_of(nvml, clock, "9")
     assert gpu.read() == gpu.read() == GpuNumbers()
     assert len(caplog.records) == 1
+
+
+def test_gpus_are_known_by_index_or_uuid() -> None:
+    worker = Worker(rank=0, **by_name(["0", 3, "GPU-7f", "MIG-a"]))
+    assert worker.gpu_ids == (0, 3)
+    assert worker.gpu_uuids == ("GPU-7f", "MIG-a")
 
 
 def test_rank_without_a_gpu_calls_no_nvml() -> None:

@@ -6,6 +6,7 @@ import pickle
 from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,14 @@ from training.checkpoint.memory.buffers import BufferCopies
 from training.checkpoint.memory.holder import Holder
 from training.checkpoint.memory.need import Room
 from training.checkpoint.memory.sets import Copy, found, whole
-from training.checkpoint.memory.shard import Buffer, NotAShard, pack, unpack
+from training.checkpoint.memory.shard import (
+    DIGEST_PART_BYTES,
+    Buffer,
+    NotAShard,
+    digest,
+    pack,
+    unpack,
+)
 from training.checkpoint.memory.slots import SLOTS, Entry, Slots
 from training.connection import Address, NoAnswer, connected
 from training.free_memory import free_bytes
@@ -226,3 +234,68 @@ def test_holder_does_not_answer_without_the_token_of_the_run() -> None:
     finally:
         holder.close()
     assert found([holder.address]).lost == 1
+
+
+@pytest.mark.parametrize("size", [DIGEST_PART_BYTES, 2 * DIGEST_PART_BYTES + 1])
+def test_digest_depends_on_each_part_and_their_order(size: int) -> None:
+    shard = bytearray(size)
+    digests = {digest(memoryview(shard))}
+    for at in {0, size // 2, size - 1}:
+        shard[at] = 1
+        digests.add(digest(memoryview(shard)))
+        shard[at] = 0
+    shard[:2] = b"\x01\x00"
+    first = digest(memoryview(shard))
+    assert first in digests
+    assert len(digests) == 4
+    assert digest(memoryview(shard)) == first
+
+
+class Cudart:
+    """CUDA's runtime, in the part that locks memory."""
+
+    def __init__(self, status: str) -> None:
+        self.cudaError = SimpleNamespace(success="success")
+        self.calls: list[tuple[int, ...]] = []
+        self._status = status
+
+    def cudaHostRegister(self, address: int, size: int, flags: int) -> str:
+        self.calls.append((address, size, flags))
+        return self._status
+
+    def cudaHostUnregister(self, address: int) -> None:
+        self.calls.append((address,))
+
+
+def test_memory_for_a_gpu_is_locked_once_and_unlocked_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cudart = Cudart("success")
+    monkeypatch.setattr("torch.cuda.cudart", lambda: cudart)
+    memory = bytearray(1024)
+    address = torch.frombuffer(memory, dtype=torch.uint8).data_ptr()
+    buffer = Buffer(memory)
+    buffer.pin()
+    buffer.pin()
+    assert cudart.calls == [(address, 1024, 0)]
+    buffer.close()
+    assert cudart.calls[1:] == [(address,)]
+
+
+def test_memory_that_cuda_does_not_lock_is_reported_once_and_used_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cudart = Cudart("operation not supported")
+    monkeypatch.setattr("torch.cuda.cudart", lambda: cudart)
+    packed = pack({"model.pt": {"weight": torch.ones(3)}})
+    memory = bytearray(packed.size_bytes)
+    buffer = Buffer(memory)
+    for _ in range(2):
+        buffer.pin()
+        buffer.copy(packed)
+    buffer.close()
+    assert unpack(memoryview(memory))["model.pt"]["weight"].tolist() == [1, 1, 1]
+    assert len(cudart.calls) == 1
+    assert [record.getMessage() for record in caplog.records] == [
+        "copies from the GPU into memory are slow: cudaHostRegister: operation not supported"
+    ]

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from ray.train.v2._internal.state import schema, state_manager
 
-from training.telemetry.callback import TelemetryCallback
+from training.telemetry.callback import TelemetryCallback, _list_without_uuids
 from training.telemetry.head.outbox import ActorOutbox
 from training.telemetry.ray_train import replicas
 from training.telemetry.ray_train.lifecycle import Lifecycle
@@ -176,3 +177,17 @@ def test_quorum_is_reported_to_the_listener_only_while_there_is_one(
     assert outbox.of(Quorum) == [
         Quorum(run="r", attempt=1, number=2, replicas=3, members=(0, 1, 2), step=40, heals=heals)
     ]
+
+
+def test_ray_train_lists_a_rank_whose_gpu_has_a_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_manager, "TrainWorker", schema.TrainWorker)
+    given: dict[str, Any] = {
+        "world_rank": 0, "local_rank": 0, "node_rank": 0, "actor_id": "a", "node_id": "n",
+        "node_ip": "10.0.0.1", "pid": 7, "status": schema.ActorStatus.ALIVE,
+        "resources": schema.TrainResources(resources={"GPU": 1}),
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="valid integer"):  # otherwise the wrapper is not needed
+        state_manager.TrainWorker(**given, gpu_ids=["GPU-7f"])
+    _list_without_uuids()
+    assert state_manager.TrainWorker(**given, gpu_ids=["GPU-7f"]).gpu_ids == []
+    assert state_manager.TrainWorker(**given, gpu_ids=["1", 2]).gpu_ids == [1, 2]

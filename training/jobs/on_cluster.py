@@ -31,6 +31,7 @@ from training.jobs import SETTINGS, job, missing_resources, network_interface
 from training.jobs.agent import Nodes, start
 from training.jobs.plain import RESULTS, Plain, directory
 from training.stop import Stop
+from training.telemetry.gpu.gpu import by_name
 from training.telemetry.ray_train.own_driver import DriverTelemetry, is_wanted
 from training.telemetry.wire import Worker
 from training.telemetry.worker import relay
@@ -207,7 +208,7 @@ class Agent:
     def _listen(self, audience: TelemetryTarget) -> Relay:
         run, job_id, attempts, aggregator = audience
         node_id = ray.get_runtime_context().get_node_id()
-        gpu_ids = tuple(int(gpu) for gpu in ray.get_gpu_ids())
+        gpu_ids = ray.get_gpu_ids()
 
         def seat(message: Hello) -> Worker:
             own = gpu_ids[message.local_rank : message.local_rank + 1]
@@ -216,7 +217,7 @@ class Agent:
                 node_id=node_id,
                 node_ip=self._address,
                 pid=message.pid,
-                gpu_ids=own,
+                **by_name(own),
             )
 
         def sink() -> ActorSink:

@@ -17,7 +17,7 @@ from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
 from ray.train.v2._internal.callbacks.preemption_callback import PreemptionCallback
 from ray.train.v2._internal.execution.preemption import PreemptionWatcher
 
-from training.recovery.patch import wrap
+from training.patch import wrap
 
 PROVIDE = "before_init_train_context"
 START, STOP = "after_worker_group_start", "_stop_watcher"

@@ -21,8 +21,8 @@ from ray.train.v2._internal.execution.checkpoint.sync_actor import (
 )
 from ray.train.v2._internal.execution.worker_group import state, worker_group
 
+from training.patch import wrap
 from training.recovery.nodes import ANSWER_S
-from training.recovery.patch import wrap
 
 log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from ray.train.v2._internal.exceptions import WorkerHealthCheckTimeoutError
 from ray.train.v2._internal.execution.failure_handling import default
 from ray.train.v2._internal.execution.worker_group.worker_group import WorkerGroup
 
-from training.recovery.patch import wrap
+from training.patch import wrap
 
 log = logging.getLogger(__name__)
 

@@ -13,6 +13,7 @@ import ray
 from ray import tune
 
 from training.telemetry.failsafe import guarded
+from training.telemetry.gpu.gpu import by_name
 from training.telemetry.head.outbox import ActorOutbox
 from training.telemetry.ray_train import lineage
 from training.telemetry.ray_train.lifecycle import Lifecycle
@@ -73,7 +74,7 @@ class _Run:
                     node_id=context.get_node_id(),
                     node_ip=ray.util.get_node_ip_address(),
                     pid=os.getpid(),
-                    gpu_ids=tuple(int(gpu) for gpu in gpus if gpu.isdigit()),
+                    **by_name(gpus),
                 )
             ]
         )

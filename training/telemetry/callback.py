@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,9 @@ from ray.train.v2._internal.execution.callback import (
     WorkerGroupCallback,
 )
 
+from training.patch import wrap
 from training.telemetry.failsafe import guarded
+from training.telemetry.gpu.gpu import by_name
 from training.telemetry.head.aggregator import connect
 from training.telemetry.head.outbox import ActorOutbox
 from training.telemetry.ray_train import failure_budget, lineage, placement, replicas
@@ -72,6 +74,7 @@ class TelemetryCallback(
 
     @guarded
     def after_controller_start(self, train_run_context: Any) -> None:
+        _list_without_uuids()
         job = ray.get_runtime_context().get_job_id()
         run_config = train_run_context.run_config
         self._storage = run_config.storage_context
@@ -173,7 +176,8 @@ class TelemetryCallback(
             # Not awaited: an actor executes one caller's calls in order, so this runs before the
             # training function, and a failure has no effect on it.
             rank = item.distributed_context.world_rank
-            item.execute_async(worker.attach, run, job, attempt, rank, _gpu_ids(item), aggregator)
+            gpus = tuple(map(str, item.metadata.gpu_ids))
+            item.execute_async(worker.attach, run, job, attempt, rank, gpus, aggregator)
             item.execute_async(attempt_observer.attach, run, attempt, rank, aggregator)
 
     @guarded
@@ -291,9 +295,18 @@ def _worker(item: Any) -> Worker:
         node_id=str(item.metadata.node_id),
         node_ip=str(item.metadata.node_ip),
         pid=int(item.metadata.pid),
-        gpu_ids=tuple(int(gpu) for gpu in _gpu_ids(item) if gpu.isdigit()),
+        **by_name(item.metadata.gpu_ids),
     )
 
 
-def _gpu_ids(item: Any) -> tuple[str, ...]:
-    return tuple(str(gpu) for gpu in item.metadata.gpu_ids)
+def _list_without_uuids() -> None:
+    """Ray Train ends a run whose GPUs have UUIDs instead of indices, if it lists its runs for the
+    dashboard: its record of a worker accepts only numbers (ray.train.v2._internal.state, Ray 2.60).
+    """
+    from ray.train.v2._internal.state import state_manager
+
+    wrap(state_manager, "TrainWorker", _worker_without_uuids)
+
+
+def _worker_without_uuids(old: Callable[..., Any], **given: Any) -> Any:
+    return old(**given | {"gpu_ids": [gpu for gpu in given["gpu_ids"] if str(gpu).isdigit()]})

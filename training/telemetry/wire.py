@@ -56,6 +56,9 @@ class Worker:
     node_ip: str = ""
     pid: int = 0
     gpu_ids: tuple[int, ...] = ()
+    """Indices on the node."""
+    gpu_uuids: tuple[str, ...] = ()
+    """Of those that Ray knows by their UUIDs, because CUDA_VISIBLE_DEVICES has UUIDs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

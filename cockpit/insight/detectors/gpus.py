@@ -65,7 +65,7 @@ def _where(rank: RankView) -> str:
     placed = rank.placement
     if placed is None:
         return ""
-    gpu = f" GPU {placed.gpu_ids[0]}" if len(placed.gpu_ids) == 1 else ""
+    gpu = f" GPU {placed.gpus[0]}" if len(placed.gpus) == 1 else ""
     return f" (node {placed.node_ip}{gpu})"
 
 

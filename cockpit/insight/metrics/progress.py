@@ -119,4 +119,4 @@ def is_believed(store: Store, source: str, now_s: float, stale_s: float) -> bool
 def gpus_of(run: RunView) -> int:
     """GPUs that the newest attempt holds."""
     attempt = run.attempt
-    return sum(len(placed.gpu_ids) for placed in attempt.placements) if attempt else 0
+    return sum(len(placed.gpus) for placed in attempt.placements) if attempt else 0

@@ -128,7 +128,7 @@ def recovery(store: Store, drill: Drill, before: Reading | None = None) -> Recov
     hit, new = impact.hit, impact.new
     last = last_step_before(run, hit) if hit is not None and impact.interrupted else None
     lost_s = _seconds_lost(run, drill, pace, impact, instants)
-    gpus = sum(len(placed.gpu_ids) for placed in hit.placements) if hit is not None else 0
+    gpus = sum(len(placed.gpus) for placed in hit.placements) if hit is not None else 0
     ended = _ended(run, impact)
     return Recovery(
         drill=drill,

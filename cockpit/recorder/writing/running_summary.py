@@ -81,7 +81,7 @@ class RunningSummary(Struct):
             case AttemptStarted():
                 self.attempts = max(self.attempts, event.attempt)
                 self.world_size = len(event.placements) or self.world_size
-                self.gpus = float(sum(len(of.gpu_ids) for of in event.placements)) or self.gpus
+                self.gpus = float(sum(len(of.gpus) for of in event.placements)) or self.gpus
                 self._newest.clear()
                 return Marker(when_s, "attempt", f"attempt {event.attempt}")
             case JobsListed():

@@ -6,7 +6,6 @@ shard, sends it to the holder of another node, and serves it to ranks that resum
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 import socket
 from contextlib import ExitStack
@@ -14,6 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from training import connection
+from training.checkpoint.memory.shard import digest
 from training.checkpoint.memory.slots import Entry, Slot, Slots
 from training.connection import Address, Listener, NoAnswer
 from training.free_memory import free_bytes
@@ -147,9 +147,9 @@ class _Writing:
         """Complete the shard here and on the peer. Returns {}, or why the peer does not have it."""
         size_bytes = int(message["size_bytes"])
         with memoryview(slot.memory) as memory, memory[:size_bytes] as part:
-            digest = hashlib.sha256(part).hexdigest()
+            written = digest(part)
         entry = Entry(
-            self._attempt, int(message["step"]), self._rank, self._world_size, size_bytes, digest
+            self._attempt, int(message["step"]), self._rank, self._world_size, size_bytes, written
         )
         slot.entry = entry
         if to_peer is None:

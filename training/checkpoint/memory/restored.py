@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
 from training import connection
 from training.checkpoint.memory.sets import Copy, WholeSet
-from training.checkpoint.memory.shard import NotAShard, unpack
+from training.checkpoint.memory.shard import NotAShard, digest, unpack
 from training.checkpoint.rank_part import write
 
 FETCH_S = 20.0
@@ -53,7 +52,7 @@ def _shard(copies: Sequence[Copy], node: str) -> memoryview:
         except OSError as error:
             reasons.append(f"{where} cannot be read: {error}")
             continue
-        if hashlib.sha256(shard).hexdigest() == entry.sha256:
+        if digest(shard) == entry.sha256:
             return shard
         reasons.append(f"{where} is not what was written: its SHA-256 differs")
     raise Unusable("; ".join(reasons))

@@ -6,8 +6,12 @@ tensor. The bytes of the tensors follow, each at a multiple of ALIGNED.
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import os
 import pickle
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -16,7 +20,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+log = logging.getLogger(__name__)
+
 ALIGNED = 64
+DIGEST_PART_BYTES = 16 << 20
+DIGEST_THREADS = 4
 _LENGTH_BYTES = 8
 _PLAIN = frozenset({bool, int, float, str, type(None)})
 _CLASSES = frozenset(
@@ -76,25 +84,66 @@ class Buffer:
         self._memory = memoryview(memory)
         self._of: tuple[int, tuple[_Place, ...]] = (0, ())
         self._views: list[Tensor] = []
+        self._pinned_at: int | None = None
+        """The address that CUDA knows; 0 if CUDA has refused."""
 
     @property
     def size_bytes(self) -> int:
         return len(self._memory)
 
+    def pin(self) -> None:
+        """Lock its pages, so that a GPU can copy into it; call it while the GPU is current.
+
+        Other memory takes a GPU's tensors only through a buffer of the driver, at a tenth of the
+        speed. Locking takes some 0.1 s for 500 MB, once.
+        """
+        if self._pinned_at is not None:
+            return
+        address = torch.frombuffer(self._memory, dtype=torch.uint8).data_ptr()
+        cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+        status = cudart.cudaHostRegister(address, len(self._memory), 0)
+        self._pinned_at = address if status == cudart.cudaError.success else 0
+        if not self._pinned_at:
+            log.warning("copies from the GPU into memory are slow: cudaHostRegister: %s", status)
+
     @torch.no_grad()
     def copy(self, packed: Packed) -> None:
-        """Copy the shard. Python's global interpreter lock is free while a tensor is copied."""
+        """Copy the shard. Python's global interpreter lock is free while a tensor is copied.
+
+        Tensors of a GPU are copied by its current stream: they are complete when that is.
+        """
         start = _aligned(len(packed.head))
         self._memory[: len(packed.head)] = packed.head
         if self._of != (start, packed.places):
             self._views = [_view(self._memory[start:], place) for place in packed.places]
             self._of = (start, packed.places)
         for view, source in zip(self._views, packed.sources, strict=True):
-            view.copy_(source)
+            view.copy_(source, non_blocking=source.is_cuda)
 
     def close(self) -> None:
+        if self._pinned_at:
+            cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+            cudart.cudaHostUnregister(self._pinned_at)
         self._views, self._of = [], (0, ())
         self._memory.release()
+
+
+def digest(shard: memoryview) -> str:
+    """The SHA-256 of a shard; of a longer one than DIGEST_PART_BYTES, that of its parts' SHA-256.
+
+    One thread computes 1 to 2 GB/s. Parts are shared out to several, but not to more than a quarter
+    of the CPUs, which the ranks need.
+    """
+    if len(shard) <= DIGEST_PART_BYTES:
+        return hashlib.sha256(shard).hexdigest()
+    parts = range(0, len(shard), DIGEST_PART_BYTES)
+    whole = hashlib.sha256()
+    with ThreadPoolExecutor(min(DIGEST_THREADS, 1 + (os.cpu_count() or 1) // 4)) as pool:
+        for part in pool.map(
+            lambda at: hashlib.sha256(shard[at : at + DIGEST_PART_BYTES]).digest(), parts
+        ):
+            whole.update(part)
+    return whole.hexdigest()
 
 
 def unpack(shard: memoryview) -> dict[str, Any]:

@@ -53,6 +53,8 @@ class Writer:
         # Locked from `write` until the copy is complete, or the peer has it; faster than an Event.
         self._copying, self._sending = Lock(), Lock()
         self._buffers = dict[int, Buffer]()
+        self._stream: Any = None
+        """Of a GPU, for copies beside the training's kernels."""
         self.connected = Event()
         self.free_bytes = 0
         """The memory of the node for shards, when it was connected."""
@@ -132,11 +134,25 @@ class Writer:
         shard = packed()
         connection.send(link, {"op": "begin", "size_bytes": shard.size_bytes})
         buffer = self._buffer(link)
-        _copy(buffer, shard, done)
+        self._copy(buffer, shard, done)
         self._copying.release()
         connection.send(link, {"op": "commit", "step": step, "size_bytes": shard.size_bytes})
         _checked(connection.receive(link))
         self._sending.release()
+
+    def _copy(self, buffer: Buffer, shard: Packed, done: Any) -> None:
+        """`done`: the event of a GPU after which the state is complete; None without a GPU."""
+        if done is None:
+            buffer.copy(shard)
+            return
+        if self._stream is None:
+            # The device of a new thread is the first, which may be another rank's.
+            self._stream = torch.cuda.Stream(done.device)  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(self._stream):
+            self._stream.wait_event(done)
+            buffer.pin()
+            buffer.copy(shard)
+        self._stream.synchronize()
 
     def _buffer(self, link: socket.socket) -> Buffer:
         message, descriptor = connection.receive_with_descriptor(link)
@@ -160,15 +176,3 @@ def _checked(answer: dict[str, Any]) -> dict[str, Any]:
     if why := answer.get("why"):
         raise NoAnswer(str(why))
     return answer
-
-
-def _copy(buffer: Buffer, shard: Packed, done: Any) -> None:
-    """`done`: the event of a GPU after which the state is complete; None without a GPU."""
-    if done is None:
-        buffer.copy(shard)
-        return
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    with torch.cuda.stream(stream):
-        stream.wait_event(done)
-        buffer.copy(shard)
-    stream.synchronize()

@@ -72,7 +72,11 @@ class Card:
         if self._is_lost:
             return GpuNumbers(xid=self._xid)
         nvml, own, card = self._nvml, self._own, self._card
-        memory = self._one(lambda: nvml.nvmlDeviceGetMemoryInfo(own))
+        # As nvidia-smi does. The first version counts what the driver reserves as used: 0.5 GB of
+        # an H100.
+        memory = self._one(lambda: nvml.nvmlDeviceGetMemoryInfo(own, nvml.nvmlMemory_v2))
+        if memory is None:  # drivers before 510
+            memory = self._one(lambda: nvml.nvmlDeviceGetMemoryInfo(own))
         of_card = GpuNumbers() if card is None else self._of_card(card)
         whole = GpuNumbers() if self._is_slice else self._of_whole(own)
         numbers = GpuNumbers(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
+from typing import Any
 
 from training.telemetry.gpu.card import Card, GpuNumbers
 from training.telemetry.gpu.nvml import Nvml, load
 
 log = logging.getLogger(__name__)
 
-__all__ = ["Gpu", "GpuNumbers", "together"]
+__all__ = ["Gpu", "GpuNumbers", "by_name", "together"]
 
 
 class Gpu:
@@ -58,6 +59,15 @@ class Gpu:
         except nvml.NVMLError as error:
             log.warning("no GPU numbers for device %s: %s", device, error)
             return ()
+
+
+def by_name(ids: Iterable[int | str]) -> dict[str, Any]:
+    """Ray's ids of GPUs as the fields of `wire.Worker`: indices and UUIDs."""
+    names = [str(id) for id in ids]
+    return {
+        "gpu_ids": tuple(int(name) for name in names if name.isdigit()),
+        "gpu_uuids": tuple(name for name in names if not name.isdigit()),
+    }
 
 
 def together(cards: Sequence[GpuNumbers]) -> GpuNumbers:

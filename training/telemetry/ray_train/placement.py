@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
+
+from training.patch import wrap
 
 _listener: Callable[[], None] | None = None
 
@@ -21,17 +22,12 @@ def listen(listener: Callable[[], None] | None) -> None:
     from ray.train.v2._internal.execution.worker_group import placement_group_handle
 
     handle = getattr(placement_group_handle, "DefaultPlacementGroupHandle", None)
-    wait = getattr(handle, "wait", None)
-    if handle is not None and wait is not None and not hasattr(wait, "__wrapped__"):
-        handle.wait = _telling(wait)
+    if handle is not None and hasattr(handle, "wait"):
+        wrap(handle, "wait", _wait)
 
 
-def _telling(wait: Callable[..., bool]) -> Callable[..., bool]:
-    @functools.wraps(wait)
-    def waited(*args: Any, **kwargs: Any) -> bool:
-        is_there = wait(*args, **kwargs)
-        if is_there and _listener is not None:
-            _listener()
-        return is_there
-
-    return waited
+def _wait(old: Callable[..., bool], *args: Any, **kwargs: Any) -> bool:
+    is_there = old(*args, **kwargs)
+    if is_there and _listener is not None:
+        _listener()
+    return is_there

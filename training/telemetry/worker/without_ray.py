@@ -48,7 +48,7 @@ class Rank:
         attempt = line.request(AttemptStarted(tuple(workers))) if world.rank == 0 else 0
         self.attempt = world.gather_all(attempt)[0]
         self._line, self._run, self._rank = line, seat.run, world.rank
-        gpu_ids = [str(gpu) for gpu in seat.worker.gpu_ids]
+        gpu_ids = [*map(str, seat.worker.gpu_ids), *seat.worker.gpu_uuids]
         attempt_observer._observer = AttemptObserver(
             _Notes(line), seat.run, self.attempt, world.rank
         )

@@ -188,8 +188,8 @@ def _process(sample: RankSample, rank: RankView) -> list[Fact]:
     facts = [fact for fact in facts if fact.text != format.DASH]
     if rank.placement is not None:
         facts.append(Fact("pid", str(rank.placement.pid)))
-        if rank.placement.gpu_ids:
-            facts.append(Fact("device", ", ".join(map(str, rank.placement.gpu_ids))))
+        if rank.placement.gpus:
+            facts.append(Fact("device", ", ".join(rank.placement.gpus)))
     return facts
 
 
