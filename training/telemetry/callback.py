@@ -299,6 +299,7 @@ def _worker(item: Any) -> Worker:
     )
 
 
+@guarded
 def _list_without_uuids() -> None:
     """Ray Train ends a run whose GPUs have UUIDs instead of indices, if it lists its runs for the
     dashboard: its record of a worker accepts only numbers (ray.train.v2._internal.state, Ray 2.60).

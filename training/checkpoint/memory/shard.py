@@ -94,8 +94,8 @@ class Buffer:
     def pin(self) -> None:
         """Lock its pages, so that a GPU can copy into it; call it while the GPU is current.
 
-        Other memory takes a GPU's tensors only through a buffer of the driver, at a tenth of the
-        speed. Locking takes some 0.1 s for 500 MB, once.
+        Into other memory, the driver copies in pieces through a buffer of its own, which is slower
+        (CUDA C++ Programming Guide, page-locked host memory).
         """
         if self._pinned_at is not None:
             return
@@ -131,14 +131,15 @@ class Buffer:
 def digest(shard: memoryview) -> str:
     """The SHA-256 of a shard; of a longer one than DIGEST_PART_BYTES, that of its parts' SHA-256.
 
-    One thread computes 1 to 2 GB/s. Parts are shared out to several, but not to more than a quarter
-    of the CPUs, which the ranks need.
+    One thread computes 1 to 2 GB/s. Several threads compute the parts, on at most a quarter of the
+    CPUs: the ranks need the others.
     """
     if len(shard) <= DIGEST_PART_BYTES:
         return hashlib.sha256(shard).hexdigest()
     parts = range(0, len(shard), DIGEST_PART_BYTES)
     whole = hashlib.sha256()
-    with ThreadPoolExecutor(min(DIGEST_THREADS, 1 + (os.cpu_count() or 1) // 4)) as pool:
+    threads = max(1, min(DIGEST_THREADS, (os.cpu_count() or 1) // 4))
+    with ThreadPoolExecutor(threads) as pool:
         for part in pool.map(
             lambda at: hashlib.sha256(shard[at : at + DIGEST_PART_BYTES]).digest(), parts
         ):
