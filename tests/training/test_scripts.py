@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TypeVar
 
@@ -119,8 +120,10 @@ def test_a_lightning_script_shows_all_of_it(each: Outcome) -> None:
     again = ["restarting", *UP, "restore", "running", "shutting down"]
     # It fits within `as_directory`: the restore ends with the first report.
     assert [phase for attempt, phase in reported if attempt == 2] == again
-    reasons = [end.reason for end in bodies(outcome.records, AttemptEnd)]
-    assert reasons == ["ranks 0, 1: RuntimeError: a bad node", "finished"]
+    failed, ended = [end.reason for end in bodies(outcome.records, AttemptEnd)]
+    # Both ranks fail, and the controller may ask for their states in between.
+    assert re.fullmatch("(rank [01]|ranks 0, 1): RuntimeError: a bad node", failed)
+    assert ended == "finished"
     reports = bodies(outcome.records, Report)
     assert len(reports) == 2
     for report in reports:

@@ -26,4 +26,6 @@ def _plain(value: Any) -> Any:
         return one_line(value)
     if isinstance(value, dict):
         return {one_line(name): _plain(of) for name, of in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
     return value
