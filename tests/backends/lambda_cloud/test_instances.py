@@ -7,8 +7,9 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -112,7 +113,9 @@ def _child(cloud: Cloud) -> None:
 
 
 @pytest.fixture
-def killed(lambda_cloud: LambdaCloud) -> Callable[[Cloud, int, str], None]:
+def killed(
+    lambda_cloud: LambdaCloud, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Cloud, int, str], None]]:
     """Run `make` in a process that is killed before or after its n-th change in the account."""
 
     def run(cloud: Cloud, number: int, when: str) -> None:
@@ -134,7 +137,9 @@ def killed(lambda_cloud: LambdaCloud) -> Callable[[Cloud, int, str], None]:
         assert process.exitcode == -signal.SIGKILL
         setattr(lambda_cloud, when, lambda request: None)
 
-    return run
+    with TemporaryDirectory(dir="/tmp") as directory:  # the process leaves its private folder
+        monkeypatch.setenv("XDG_RUNTIME_DIR", directory)
+        yield run
 
 
 @pytest.fixture(params=[(at, when) for at in range(len(CHANGES)) for when in ("before", "after")])
