@@ -22,23 +22,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from unittest.mock import patch
 
 import torch
 
+from tests.bench import memory_stall
 from tests.bench.table import Line, Table, load, say, show
 from tests.training.memory_nodes import holding
-from training import telemetry
 from training.bench import techniques
 from training.bench.settings import BenchSettings
-from training.checkpoint.in_folder import FolderCheckpoints
-from training.checkpoint.memory.checkpoints import MemoryCheckpoints
-from training.checkpoint.memory.shard import pack
-from training.loop import train as loop
-from training.loop.progress import Progress
 from training.loop.settings import TrainSettings
 from training.loop.world import alone
-from training.parallel.single_device import whole
 from training.telemetry.gpu.gpu import Gpu
 from training.telemetry.worker.flops import peak_flops
 
@@ -54,7 +47,6 @@ GPT: dict[str, Any] = {
 }
 SMALL = {**GPT, "model": "gpt-tiny", "vocabulary": 256, "sequence_length": 64, "precision": "fp32"}
 STATE_MB = (3, 500)
-GROUP = 10
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 240.0
 SPARES_S = 30.0
@@ -146,30 +138,6 @@ def precision(small: bool) -> list[Line]:
     return lines + [Line(item.name, item.why) for item in found.refused]
 
 
-class _Timed:
-    """Checkpoints in memory in every other group of steps, and what the loop spent for them."""
-
-    def __init__(self, memory: MemoryCheckpoints) -> None:
-        self._memory = memory
-        self.stall_s, self.shard_bytes = 0.0, 0
-
-    def before_update(self, step: int) -> float:
-        return self._add(self._memory.before_update(step))
-
-    def after_step(self, progress: Progress) -> float:
-        if not self.shard_bytes:
-            self.shard_bytes = pack(progress.states(0, 1)).size_bytes
-        return self._add(self._memory.after_step(progress) if saves(progress.step) else 0.0)
-
-    def _add(self, took_s: float) -> float:
-        self.stall_s += took_s
-        return took_s
-
-
-def saves(step: int) -> bool:
-    return step // GROUP % 2 == 1
-
-
 def memory(small: bool) -> list[Line]:
     lines: list[Line] = []
     for size_mb in STATE_MB:
@@ -184,43 +152,27 @@ def memory(small: bool) -> list[Line]:
             "batch_size": 4096 * (4 if wide else 1),
         }
         settings = TrainSettings(
-            **chosen, workers=1, max_steps=8 * GROUP, epochs=1000, save_every_epochs=1000
+            **chosen,
+            workers=1,
+            max_steps=8 * memory_stall.GROUP,
+            epochs=1000,
+            save_every_epochs=1000,
         )
         lines += _memory_lines(settings)
     return lines
 
 
 def _memory_lines(settings: TrainSettings) -> list[Line]:
-    steps: list[tuple[int, float, float]] = []
-    with holding("a") as started, TemporaryDirectory() as folder:
-        world = alone()
-        with FolderCheckpoints(Path(folder), 0, 1) as stored:
-            in_memory = MemoryCheckpoints(stored, started.nodes, "a", world, 1)
-            timed = _Timed(in_memory)
-            ended = time.perf_counter()
-
-            def note(*, step: int, **_: Any) -> None:
-                nonlocal ended
-                if torch.cuda.is_available():
-                    torch.cuda.synchronize()
-                now = time.perf_counter()
-                steps.append((step - 1, now - ended, timed.stall_s))
-                timed.stall_s = 0.0
-                if in_memory._writer is not None:
-                    in_memory._writer.connected.wait()
-                ended = time.perf_counter()
-
-            with patch.object(telemetry, "step", note):
-                loop.train(settings, world, in_memory, whole, in_memory=timed)
-            in_memory.close()
-    kept = [item for item in steps[GROUP:] if item[0] % GROUP > 1]
-    plain = statistics.median(took for step, took, _ in kept if not saves(step))
-    saving = statistics.median(took for step, took, _ in kept if saves(step))
-    stall = statistics.median(stall for step, _, stall in kept if saves(step))
-    name = f"{timed.shard_bytes / 1e6:.0f} MB in memory after each step of {1e3 * plain:.1f} ms"
+    with holding(memory_stall.NODES[0]) as started, TemporaryDirectory() as folder:
+        rank = memory_stall.train(alone(), Path(folder), started.nodes, settings)
+    plain_s, saving_s = (
+        statistics.median(step.wall_s for step in rank.of(saves=saves)) for saves in (False, True)
+    )
+    stall_s = statistics.median(step.stall_s for step in rank.of(saves=True))
+    name = f"{rank.shard_bytes / 1e6:.0f} MB in memory after each step of {1e3 * plain_s:.1f} ms"
     return [
-        Line(f"{name}: the loop waits", f"{1e3 * stall:.2f} ms"),
-        Line(f"{name}: step with ÷ without", f"{saving / plain:.2f}"),
+        Line(f"{name}: the loop waits", f"{1e3 * stall_s:.2f} ms"),
+        Line(f"{name}: step with ÷ without", f"{saving_s / plain_s:.2f}"),
     ]
 
 

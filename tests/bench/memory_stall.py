@@ -19,6 +19,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+import torch
+
 from tests.bench.table import Line, Table, load, say, show
 from tests.training.memory_nodes import Nodes, holding
 from tests.training.ranks import on_ranks
@@ -131,6 +133,8 @@ def train(world: World, folder: Path, nodes: Nodes, settings: TrainSettings) -> 
         ended = [time.perf_counter(), time.thread_time()]
 
         def note(*, step: int, **_: Any) -> None:
+            if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+                torch.cuda.synchronize()
             now = time.perf_counter(), time.thread_time()
             # The checkpoint of a step is made before the next one ends.
             of = step - 1
