@@ -1,9 +1,10 @@
 """A pod of a run is killed each minute: `python -m tests.bench.kills [MINUTES] [--profiles …]`.
 
 `training.jobs.checkpointed` with 2 ranks on local pods, one of three a spare, under one recovery
-profile after the other. Useful are the steps that the run is ahead at the end: steps that are done
-again do not count. Each counts the time that it takes in the fastest FASTEST_S of all runs: before
-the first kill, the spares are made, and the machine may be slower than later.
+profile after the other. Useful are the steps by which the run advances: steps that are done again
+do not count. They are compared with minutes without a kill of the same run: one before each
+KILLS kills, and one at the end. Such a minute begins when the run has settled and has its spares,
+which nothing counts. So a machine whose speed changes from hour to hour changes both.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from tests.bench.table import Line, Table, load, say, show
 
 MINUTES = 30
 EVERY_S = 60.0
-FASTEST_S = 10.0
+KILLS = 5
+"""Between two minutes without one."""
+MEMORY_EVERY_STEPS = 5
+"""With `fast`: how often a checkpoint is made in memory."""
 GOODPUT_PERCENT = 85.0
 CASE = recovery.CASES["spare"]
 
@@ -34,89 +38,77 @@ CASE = recovery.CASES["spare"]
 def measure(minutes: int, profiles: Sequence[str]) -> Table:
     began = load()
     runs = [of_profile(name, minutes) for name in profiles]
-    step_s = min(run.step_s for run in runs)
     return Table(
         f"A kill a minute, for {minutes} minutes",
         "A run of 2 ranks on three local pods, one of them a spare, under one recovery profile "
-        f"after the other. Each {EVERY_S:g} s, the pod of a rank is killed, or another one while "
-        "no rank runs. Goodput: the steps that the run is ahead at the end × the time of a step "
-        f"in the fastest {FASTEST_S:g} s of all runs ({1000 * step_s:.1f} ms) ÷ the wall time.",
-        [line for run in runs for line in lines(run, step_s)],
+        f"after the other; with fast, a checkpoint in memory each {MEMORY_EVERY_STEPS} steps. "
+        f"Each {EVERY_S:g} s, the pod of a rank is killed, or another one while no rank runs. "
+        "Goodput: the steps by which the run advanced in the minutes with kills ÷ those of as many "
+        f"minutes without one. Such minutes are before each {KILLS} kills, and at the end.",
+        [line for run in runs for line in lines(run)],
         began,
     )
 
 
 class Outcome(Struct, frozen=True):
     profile: str
-    kills: int
-    took_s: float
-    steps: int
-    """That the run was ahead at the end."""
+    disturbed: list[int]
+    """Steps of each minute with a kill."""
+    undisturbed: list[int]
     attempts: int
     """That followed the first."""
-    step_s: float
-    """In the fastest FASTEST_S of the run."""
 
 
-def lines(run: Outcome, step_s: float) -> Iterator[Line]:
-    percent = 100.0 * run.steps * step_s / run.took_s
+def lines(run: Outcome) -> Iterator[Line]:
+    mean = sum(run.disturbed) / len(run.disturbed)
+    usual = sum(run.undisturbed) / len(run.undisturbed)
+    percent = 100.0 * mean / usual
     promised = run.profile == "fast"
     yield Line(
-        f"{run.profile}: goodput, {run.kills} kills in {run.took_s:.0f} s",
-        f"{percent:.0f} % ({run.steps:,} steps)",
+        f"{run.profile}: goodput, {len(run.disturbed)} kills",
+        f"{percent:.0f} %",
         f"≥ {GOODPUT_PERCENT:g} %" if promised else "",
         percent >= GOODPUT_PERCENT if promised else None,
     )
-    fastest = f"{1000 * run.step_s:.1f} ms"
-    yield Line(f"{run.profile}: a step in the fastest {FASTEST_S:g} s", fastest)
+    for what, steps in (("with", run.disturbed), ("without", run.undisturbed)):
+        found = f"{sum(steps) / len(steps):,.0f} ({min(steps):,}–{max(steps):,})"
+        yield Line(f"{run.profile}: steps in a minute {what} a kill", found)
     yield Line(f"{run.profile}: attempts that followed", str(run.attempts))
 
 
 def of_profile(name: str, minutes: int) -> Outcome:
     profile = PROFILES[name]
+    more = {"memory_every_steps": str(MEMORY_EVERY_STEPS)} if name == "fast" else {}
+    disturbed, undisturbed = list[int](), list[int]()
     with (
         recovery.local(CASE, profile) as (backend, storage),
         builder.session_on(backend) as session,
     ):
-        session.call(recovery.launch(backend, CASE, profile, storage))
-        recovery.settle(session, CASE, profile, "local")
-        run = current_run(session.store)
-        assert run is not None
-        began_s, first = session.clock(), run.step or 0
-        attempts = max(run.attempts)
-        seen = [(began_s, first)]
+        session.call(recovery.launch(backend, CASE, profile, storage, **more))
         for number in range(minutes):
-            say(f"{name}: kill {number + 1} of {minutes}, at step {newest(session.store)}")
+            if number % KILLS == 0:
+                recovery.settle(session, CASE, profile, "local")
+                undisturbed.append(minute(session))
+                say(f"{name}: {undisturbed[-1]} steps in a minute without a kill")
             kill(session, number)
-            wait_until(session, began_s + (number + 1) * EVERY_S, seen)
-        took_s, ahead = session.clock() - began_s, newest(session.store) - first
+            disturbed.append(minute(session))
+            say(f"{name}: kill {number + 1} of {minutes}, {disturbed[-1]} steps in its minute")
+        recovery.settle(session, CASE, profile, "local")
+        undisturbed.append(minute(session))
         run = current_run(session.store)
         assert run is not None
-        restarts = max(run.attempts) - attempts
-        return Outcome(name, minutes, took_s, ahead, restarts, fastest_step_s(seen))
+        return Outcome(name, disturbed, undisturbed, max(run.attempts) - min(run.attempts))
 
 
-def wait_until(session: Session, at_s: float, seen: list[tuple[float, int]]) -> None:
-    """Add the time and the newest step to `seen` each second."""
-    while (now_s := session.clock()) < at_s:
-        session.wait(lambda _: session.clock() >= min(now_s + 1.0, at_s), EVERY_S)
-        seen.append((session.clock(), newest(session.store)))
-
-
-def fastest_step_s(seen: Sequence[tuple[float, int]]) -> float:
-    """The time of a step in the FASTEST_S that have the most steps.
-
-    Raises ValueError if no step was made in any.
-    """
-    found = []
-    for began_s, before in seen:
-        end = next((item for item in seen if item[0] >= began_s + FASTEST_S), None)
-        if end is not None and end[1] > before:
-            found.append((end[0] - began_s) / (end[1] - before))
-    return min(found)
+def minute(session: Session) -> int:
+    """Return the steps by which the run advances in EVERY_S."""
+    until_s, first = session.clock() + EVERY_S, newest(session.store)
+    session.wait(lambda _: session.clock() >= until_s, EVERY_S)
+    return newest(session.store) - first
 
 
 def newest(store: Store) -> int:
+    """Return the newest step that the run has reached in any attempt."""
     run = current_run(store)
     return (run.step or 0) if run else 0
 

@@ -100,7 +100,7 @@ def test_a_frozen_rank_stops_all_and_runs_again_when_the_drill_is_aborted(
     seen: list[int] = []
 
     def look(store: Store) -> None:
-        assert state(process) == "T"
+        eventually(lambda: state(process) == "T")  # a signal acts once the process has a CPU
         assert len(on_disk(session, victim.pod)) == 1
         seen.append(run_of(store).step or 0)
 

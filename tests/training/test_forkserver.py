@@ -35,13 +35,34 @@ sys.stdin.read()
 sys.exit(3)
 """
 END_S = 20.0
+SERVER = """
+import json, sys
+from pathlib import Path
+from training.recovery import forkserver
+from training.recovery.libraries import Libraries
+forkserver.run(Path(sys.argv[1]), lambda: Libraries(**json.loads(sys.argv[2])))
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     session: Path
     raylet: subprocess.Popen[bytes]
-    environment: Mapping[str, str]
+    environment: dict[str, str]
+
+    def serve(self, *names: str, variables: Mapping[str, str] | None = None) -> None:
+        """Start a fork server, and wait until it is ready or has ended."""
+        directory = forkserver.directory_of(self.session)
+        libraries = json.dumps({"names": names, "variables": variables or {}})
+        argv = [sys.executable, "-c", SERVER, str(directory), libraries]
+        with (directory / "server.log").open("w") as log:
+            started = subprocess.run(
+                argv, stdout=subprocess.PIPE, stderr=log, env=self.environment, check=True
+            )
+        while forkserver._is_alive(int(started.stdout)):
+            if forkserver._is_ready(directory, forkserver._name()):
+                return
+            time.sleep(0.02)
 
     def worker(self, cwd: Path, **variables: str) -> subprocess.Popen[str]:
         """As Ray starts one: `python -m training.recovery.forkserver default_worker.py …`."""
@@ -90,10 +111,7 @@ def end(pid: int) -> None:
 def test_workers_are_forks_with_their_own_files_environment_and_random_numbers(
     node: Node, tmp_path: Path
 ) -> None:
-    assert forkserver.start(
-        node.session, ["plistlib", "torch", "no.such.module"], {"OMP_NUM_THREADS": "1"}
-    )
-    assert forkserver.start(node.session, ["wave"], {}), "the server that exists is kept"
+    node.serve("plistlib", "torch", "no.such.module", variables={"OMP_NUM_THREADS": "1"})
     workers = [node.worker(tmp_path, GIVEN=str(number)) for number in range(2)]
     said = [report(worker) for worker in workers]
     assert [worker.wait(END_S) for worker in workers] == [0, 0], "only the forks remain"
@@ -116,8 +134,38 @@ def test_workers_are_forks_with_their_own_files_environment_and_random_numbers(
     assert not list(node.session.glob("cockpit-spares/*-*[0-9]")), "the socket is removed"
 
 
-def test_worker_starts_as_usual_without_a_server(node: Node, tmp_path: Path) -> None:
-    worker = node.worker(tmp_path)
+def test_another_server_that_imports_more_takes_the_place_of_the_first_one(
+    node: Node, tmp_path: Path
+) -> None:
+    node.serve("plistlib")
+    before = node.worker(tmp_path)
+    first = report(before)
+    directory = forkserver.directory_of(node.session)
+    for _ in range(2):
+        forkserver.add(directory, ["wave", "no.such.module"])
+    deadline = time.monotonic() + END_S
+    successor = first["parent"]
+    while successor == first["parent"]:
+        assert time.monotonic() < deadline, "the second server does not answer"
+        worker = node.worker(tmp_path)
+        found = report(worker)
+        worker.communicate()
+        successor = found["parent"]
+        assert found["known"] == {"plistlib": True, "wave": successor != first["parent"]}
+    assert Path(f"/proc/{successor}/stat").read_text().split()[3] == str(first["parent"])
+    assert forkserver._is_alive(first["parent"]), "it keeps its workers"
+    before.communicate()
+    node.raylet.kill()
+    node.raylet.wait()
+    for server in (successor, first["parent"]):
+        end(server)
+    assert not list(node.session.glob("cockpit-spares/*-*[0-9]")), "the socket is removed"
+
+
+def test_worker_starts_as_usual_if_the_server_cannot_read_the_libraries(
+    node: Node, tmp_path: Path
+) -> None:
+    worker = node.worker(tmp_path)  # without the address of Ray's key-value store
     said = report(worker)
     assert (said["pid"], said["parent"]) == (worker.pid, os.getpid())
     assert said["argv"][2:] == ["--more"]
@@ -127,7 +175,7 @@ def test_worker_starts_as_usual_without_a_server(node: Node, tmp_path: Path) -> 
 
 
 def test_directory_that_another_user_may_write_to_is_not_used(node: Node, tmp_path: Path) -> None:
-    assert forkserver.start(node.session, [], {})
+    node.serve()
     directory = node.session / "cockpit-spares"
     directory.chmod(0o777)
     worker = node.worker(tmp_path)
@@ -135,16 +183,17 @@ def test_directory_that_another_user_may_write_to_is_not_used(node: Node, tmp_pa
     assert said["pid"] == worker.pid
     worker.communicate()
     with pytest.raises(PermissionError, match="open to other users"):
-        forkserver.start(node.session, [], {})
+        forkserver.directory_of(node.session)
 
 
 def test_server_without_memory_for_the_libraries_ends(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COCKPIT_RECOVERY_SPARE_MB", "1e9")
-    assert not forkserver.start(node.session, ["plistlib"], {})
-    (said,) = node.session.glob("cockpit-spares/*.log")
-    assert "too little memory" in said.read_text()
+    monkeypatch.setitem(node.environment, "COCKPIT_RECOVERY_SPARE_MB", "1e9")
+    node.serve("plistlib")
+    directory = forkserver.directory_of(node.session)
+    assert not forkserver._is_ready(directory, forkserver._name())
+    assert "too little memory" in (directory / "server.log").read_text()
 
 
 def test_imports_pause_for_four_fifths_of_the_time_while_others_want_the_cpu() -> None:

@@ -16,7 +16,15 @@ import pytest
 
 ray = pytest.importorskip("ray")
 
-from training.recovery import actors, deaths, forkserver, nodes, spares  # noqa: E402
+from training.recovery import (  # noqa: E402
+    actors,
+    deaths,
+    forkserver,
+    imports,
+    libraries,
+    nodes,
+    spares,
+)
 from training.recovery.callback import RecoveryCallback  # noqa: E402
 from training.recovery.imports import reserved_memory  # noqa: E402
 from training.recovery.nodes import Node  # noqa: E402
@@ -68,14 +76,35 @@ def test_spares_import_what_is_installed_and_ours_but_no_module_of_the_script(
     (tmp_path / "users_own_module.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
     __import__("users_own_module")
-    context = type("Context", (), {"get_runtime_env_string": lambda self: "{}"})()
-    monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    found = spares.loaded()
-    assert (found.runtime_env, found.variables) == ("{}", {"OMP_NUM_THREADS": "3"})
-    assert {"json", "ray", "training.recovery.spares"} <= set(found.names)
-    assert not {"users_own_module", "__main__", "tests"} & set(found.names)
+    names = set(libraries.imported())
+    assert {"json", "ray", "training.recovery.spares"} <= names
+    assert not {"users_own_module", "__main__", "tests"} & names
     del sys.modules["users_own_module"]
+
+
+@pytest.mark.parametrize(
+    ("resources", "names", "threads"),
+    [
+        ({"CPU": 3.5}, ["json", "torch", "xgboost", "torch._dynamo"], "3"),
+        ({"CPU": 0.5}, ["json", "torch", "xgboost", "torch._dynamo"], "1"),
+        ({"GPU": 1.0}, ["json", "torch", "torch._dynamo"], "1"),
+    ],
+)
+def test_libraries_of_ranks_have_rays_threads_and_leave_gpus_alone(
+    resources: dict[str, float], names: list[str], threads: str
+) -> None:
+    found = libraries.of_ranks(["json", "torch", "xgboost"], resources)
+    assert found == libraries.Libraries(names, {"OMP_NUM_THREADS": threads}, gently=False)
+
+
+def test_module_that_cannot_be_imported_is_not_missing_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(imports, "FAILED", set())
+    names = ["json", "no.such.module"]
+    assert imports.missing(names) == ["no.such.module"]
+    imports.import_all(imports.missing(names))
+    assert imports.missing(names) == []
 
 
 def test_spares_that_start_together_take_no_more_memory_than_is_left(tmp_path: Path) -> None:
@@ -168,78 +197,62 @@ def starts(monkeypatch: pytest.MonkeyPatch, environment: dict[str, Any], **of_jo
     job = type("Context", (), {"runtime_env": of_job})()
     monkeypatch.setattr(ray, "get_runtime_context", lambda: job)
     config = type("RunConfig", (), {"worker_runtime_env": environment})()
-    scaling = type("ScalingConfig", (), {"elasticity_enabled": False})()
+    resources = {"CPU": 1.0}
+    scaling = type(
+        "ScalingConfig",
+        (),
+        {"elasticity_enabled": False, "_resources_per_worker_not_none": resources},
+    )()
+    monkeypatch.setattr(libraries, "publish", lambda found: None)
     context = type("Context", (), {"run_config": config, "scaling_config": scaling})()
     RecoveryCallback().after_controller_start(context)
 
 
-class _Server:
-    """Represents Ray's starts of fork servers; `done` are the nodes on which it has ended."""
-
-    def __init__(self) -> None:
-        self.started: list[str] = []
-        self.done: set[str] = set()
-
-    def remote(self, function: Any) -> Any:
-        assert function is spares.serve
-        return self
-
-    def options(self, *, num_cpus: int, scheduling_strategy: Any) -> Any:
-        assert num_cpus == 0
-        self.started.append(scheduling_strategy.node_id)
-        node = type("Node", (), {"remote": lambda _, found: self.started[-1]})
-        return node()
-
-    def wait(self, pending: list[str], timeout: float) -> tuple[list[str], list[str]]:
-        assert timeout == 0
-        return [node for node in pending if node in self.done], []
-
-
-def test_each_rank_has_two_spares_once_the_fork_server_of_its_node_is_ready(
+def test_each_rank_has_two_spares_once_its_node_has_a_process_of_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    server, asked = _Server(), Counter[str]()
-    monkeypatch.setattr(ray, "remote", server.remote)
-    monkeypatch.setattr(ray, "wait", server.wait)
+    asked, announced, now_s = Counter[str](), dict[str, bool](), [0.0]
     monkeypatch.setattr(threading, "Thread", lambda **_: type("T", (), {"start": int})())
-    listed = [Node(name, "127.0.0.1", 1, {"CPU": 4.0}) for name in ("a" * 56, "b" * 56)]
+    monkeypatch.setattr(libraries, "announced", lambda: dict(announced))
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    listed = [Node(name, "127.0.0.1", 1, {"CPU": 4.0}) for name in "ab"]
+    listed.append(Node("head", "127.0.0.1", 1, {}))
     monkeypatch.setattr(spares, "alive", lambda: listed)
-    monkeypatch.setattr(spares, "_ask", lambda node, env: asked.update([node.id[0]]))
-    kept = Counter({"b" * 56: 3})
-    servers: dict[str, Any] = {}
-    group = spares.Spares([object(), object()], {"CPU": 1.0}, kept, servers, fork=True)
-    group._check(spares.Loaded("{}", ["torch"], {}))
-    assert not asked
-    server.done = {"b" * 56}
-    for _ in range(3):
-        group._check(spares.Loaded("{}", ["torch"], {}))
-    assert asked == {"b": 1}, "it had three of four"
-    server.done |= {"a" * 56}
-    for _ in range(6):
-        group._check(spares.Loaded("{}", ["torch"], {}))
-    assert asked == {"a": 4, "b": 1}
-    kept["b" * 56] -= 1
-    group = spares.Spares([object(), object()], {"CPU": 1.0}, kept, servers, fork=True)
-    group._check(spares.Loaded("{}", ["torch"], {}))
-    assert asked == {"a": 4, "b": 2}
-    assert [name[0] for name in server.started] == ["a", "b"], "once in a run"
-    assert kept == {"a" * 56: 4, "b" * 56: 4}
+    monkeypatch.setattr(spares, "_ask", lambda node, env: asked.update([node.id]))
+    kept = Counter(b=3)
+    announced.update(b=True)
+
+    def check(group: spares.Spares, times: int) -> None:
+        for _ in range(times):
+            group._check(spares.Loaded("{}", ["torch"]))
+
+    group = spares.Spares([object(), object()], {"CPU": 1.0}, kept, fork=True)
+    check(group, 3)
+    assert asked == {"a": 1, "b": 1}, "a starts its fork server, and b had three of four"
+    now_s[0] = 61.0
+    check(group, 3)
+    assert asked == {"a": 2, "b": 1}, "after a minute it is asked for again"
+    announced.update(a=True)
+    check(group, 6)
+    assert asked == {"a": 5, "b": 1}
+    kept["b"] -= 1
+    check(spares.Spares([object(), object()], {"CPU": 1.0}, kept, fork=True), 3)
+    assert asked == {"a": 5, "b": 2}
+    assert kept == {"a": 4, "b": 4}
 
 
-def test_fork_server_that_found_too_little_memory_is_tried_again_in_the_next_attempt(
+def test_node_without_memory_for_a_fork_server_has_one_spare_for_each_rank(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def get(start: str) -> bool:
-        if start == "its node has died":
-            raise ray.exceptions.WorkerCrashedError
-        return start == "ready"
-
-    monkeypatch.setattr(ray, "wait", lambda starts, timeout: ([s for s in starts if s], []))
-    monkeypatch.setattr(ray, "get", get)
+    kept = Counter[str]()
     monkeypatch.setattr(threading, "Thread", lambda **_: type("T", (), {"start": int})())
-    servers = {"a": "ready", "b": "too little memory", "c": "its node has died", "d": ""}
-    spares.Spares([object()], {"CPU": 1.0}, Counter(), servers, fork=True)._forget_failed()
-    assert servers == {"a": "ready", "d": ""}, "and one that still starts is kept"
+    monkeypatch.setattr(libraries, "announced", lambda: {"a": False})
+    monkeypatch.setattr(spares, "alive", lambda: [Node("a", "127.0.0.1", 1, {"CPU": 4.0})])
+    monkeypatch.setattr(spares, "_ask", lambda node, env: None)
+    group = spares.Spares([object(), object()], {"CPU": 1.0}, kept, fork=True)
+    for _ in range(6):
+        group._check(spares.Loaded("{}", ["torch"]))
+    assert kept == {"a": 2}
 
 
 @pytest.mark.parametrize(
@@ -317,6 +330,7 @@ def test_label_selector_of_the_script_is_kept(monkeypatch: pytest.MonkeyPatch) -
         asked.append(given)
         return {"x": "y"}
 
+    monkeypatch.setattr(libraries, "hurry", lambda: None)
     monkeypatch.setattr(spares, "placement", placement)
     scaling = ray.train.ScalingConfig(num_workers=2, label_selector={"zone": "a"})
     start = callback.on_controller_start_worker_group

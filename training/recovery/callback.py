@@ -21,7 +21,7 @@ from ray.train.v2._internal.execution.callback import (
 )
 
 from training.checkpoint.memory.on_ray import actor_name
-from training.recovery import deaths, elastic, forkserver, nodes, spares
+from training.recovery import deaths, elastic, forkserver, libraries, nodes, spares
 from training.recovery.growth import Growth, grow
 from training.recovery.settings import CHECK_EVERY_S, SPARES
 from training.recovery.spares import OWN_PYTHON, Spares
@@ -39,7 +39,8 @@ class RecoveryCallback(
     def __init__(self) -> None:
         self._spares: Spares | None = None
         self._kept = Counter[str]()
-        self._servers: dict[str, Any] = {}
+        self._imported = libraries.imported()
+        """By the driver, in which this is created."""
         self._has_hook = self._fork = False
         self._elastic_run = ""
         self._ranks = Counter[str]()
@@ -67,6 +68,8 @@ class RecoveryCallback(
             self._fork = not OWN_PYTHON & set(ray.get_runtime_context().runtime_env)
             if self._fork:
                 environment["py_executable"] = forkserver.COMMAND
+                resources = train_run_context.scaling_config._resources_per_worker_not_none
+                libraries.publish(libraries.of_ranks(self._imported, resources))
         elif SPARES:
             log.warning(
                 "no spare processes are kept: the run has a runtime environment of its own (%s)",
@@ -93,7 +96,10 @@ class RecoveryCallback(
         self, *, scaling_config: Any, num_workers: int
     ) -> dict[str, str] | None:
         """Place ranks where they have spares. A label selector of the script stays as it is."""
-        if not self._has_hook or scaling_config.label_selector:
+        if not self._has_hook:
+            return None
+        libraries.hurry()
+        if scaling_config.label_selector:
             return None
         return spares.placement(
             self._kept,
@@ -116,7 +122,7 @@ class RecoveryCallback(
         if self._has_hook:
             self._use(workers)  # they were spares, in all attempts but the first
             resources = worker_group.get_resources_per_worker()
-            self._spares = Spares(workers, resources, self._kept, self._servers, self._fork)
+            self._spares = Spares(workers, resources, self._kept, self._fork)
 
     @guarded
     def after_replica_group_start(self, replica_group: Any) -> None:

@@ -5,9 +5,12 @@ takes some milliseconds, and shares their memory until one of the two writes to 
 longer waits for imports, and making a spare takes nothing from the ranks.
 
 Ray starts each worker of the run with COMMAND, its `py_executable` (a setting of its runtime
-environment): `python -m training.recovery.forkserver default_worker.py …`. If the fork server of
-the job on this node answers, the worker is a fork of it; otherwise this process becomes the worker,
-as without cockpit.
+environment): `python -m training.recovery.forkserver default_worker.py …`. The first one on a node
+starts the fork server of the job, and waits until it is ready. Then the worker is a fork of it. If
+the server cannot start, this process becomes the worker, as without cockpit.
+
+The libraries are those of the driver, and later those of rank 0: the controller writes them into
+Ray's key-value store (`training.recovery.libraries`).
 
 Safe to fork: the server never connects to Ray, computes nothing and uses no GPU, so neither CUDA
 nor gRPC nor OpenMP has threads there. OpenBLAS and jemalloc handle forks themselves.
@@ -25,28 +28,33 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from training.process_stat import stat
-from training.recovery.imports import import_gently, reserved_memory
-from training.recovery.settings import CHECK_EVERY_S, READY_POLL_S, UNUSED_S
+from training.recovery.imports import import_all, import_gently, reserved_memory
+from training.recovery.settings import CHECK_EVERY_S, READY_POLL_S, START_S, UNUSED_S
+
+if TYPE_CHECKING:
+    from training.recovery.libraries import Libraries
 
 COMMAND = f'"$(command -v {sys.executable} || command -v python3)" -m training.recovery.forkserver'
 """Ray passes it to a shell. Another node may have its Python somewhere else."""
 
 IMPORTING = "importing"
 """The directory of those that import at the moment: see `reserved_memory`."""
-_SERVE = "--serve"
+_SERVE, _IMPORT = "--serve", "import"
 _FOLDER = "cockpit-spares"
 _JOB, _RAYLET = "RAY_JOB_ID", "RAY_RAYLET_PID"
 """A raylet sets these variables for each of its workers."""
-_NICENESS = "RAY_worker_niceness"
-"""What Ray adds to the niceness of each worker, 15 if it is not set. The server has it from the
-worker that started it, and its forks have it from the server.
-"""
+_NICENESS, _NICENESS_OF_RAY = "RAY_worker_niceness", 15
+"""What Ray adds to the niceness of each worker. The server takes it, and its forks have it then."""
+FORKED = "COCKPIT_RECOVERY_FORKED"
+"""A variable of each fork."""
 _ANSWER_S = 5.0
 _REQUEST_BYTES = 1 << 20
 
@@ -74,53 +82,55 @@ def _opened(directory: Path) -> int:
     return descriptor
 
 
-def start(session: str | Path, names: Sequence[str], variables: Mapping[str, str]) -> bool:
-    """Start the server of this job on this node unless there is one; wait until it is ready.
-
-    Called in a worker of the job; `variables` are added to the environment. Returns False if the
-    server ended before, because the node has too little memory for it.
-    """
-    directory, name = directory_of(session), _name()
-    with (directory / f"{name}.starting").open("w") as starting:
-        fcntl.flock(starting, fcntl.LOCK_EX)
-        if _is_ready(directory, name):
-            return True
-        argv = [sys.executable, "-m", __name__, _SERVE, str(directory)]
-        with (directory / f"{name}.log").open("a") as log:
-            process = subprocess.run(
-                argv,
-                input=json.dumps(names).encode(),
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**os.environ, **variables},
-                start_new_session=True,
-                check=True,
-            )
-        server = int(process.stdout)
-        while not _is_ready(directory, name):
-            if not _is_alive(server):
-                return False
-            time.sleep(READY_POLL_S)
-        return True
-
-
 # -- in the process that Ray starts
 
 
 def main(argv: Sequence[str]) -> None:
     """Have the worker forked that `argv` (a script and its arguments) describes, or become it."""
-    session = _session(argv)
-    if session is None or not _ask(Path(session, _FOLDER), argv):
-        os.execv(sys.executable, [sys.executable, *argv])
+    given = dict(item.split("=", 1) for item in argv if "=" in item)
+    if raylet := given.get("--raylet-name"):
+        with suppress(OSError, subprocess.SubprocessError):
+            directory = directory_of(Path(raylet).parent.parent)  # of Ray's session
+            if _ask(directory, argv):
+                return
+            if _start(directory, given.get("--gcs-address", "")) and _ask(directory, argv):
+                return
+    os.execv(sys.executable, [sys.executable, *argv])
 
 
-def _session(argv: Sequence[str]) -> Path | None:
-    """Return Ray's session directory, in which the socket of the raylet is."""
-    for item in argv:
-        name, _, value = item.partition("=")
-        if name == "--raylet-name":
-            return Path(value).parent.parent
-    return None
+def add(directory: Path, names: Sequence[str]) -> None:
+    """In a fork: let the server import these libraries too, for later forks. Raises OSError."""
+    with _connected(directory, _name()) as server:
+        server.send(json.dumps({_IMPORT: [*names]}).encode())
+
+
+def _start(directory: Path, gcs: str) -> bool:
+    """Start the server of this job on this node unless there is one; wait until it is ready.
+
+    `gcs` is the address of Ray's key-value store. Returns False if the server has ended, because
+    nothing is known of the libraries, or the node has too little memory for them, and after
+    START_S. Raises OSError.
+    """
+    name, until_s = _name(), time.monotonic() + START_S
+    with (directory / f"{name}.starting").open("w") as starting:
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        if _is_ready(directory, name):
+            return True
+        with (directory / f"{name}.log").open("a") as log:
+            process = subprocess.run(
+                [sys.executable, "-m", __spec__.name, _SERVE, str(directory), gcs],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+                check=True,
+            )
+        server = int(process.stdout)
+        while time.monotonic() < until_s and _is_alive(server):
+            if _is_ready(directory, name):
+                return True
+            time.sleep(READY_POLL_S)
+        return False
 
 
 def _ask(directory: Path, argv: Sequence[str]) -> bool:
@@ -165,33 +175,54 @@ def _is_ready(directory: Path, name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A worker to start: a script with its arguments, and what the process has that asks."""
+    """A worker to start: a script with its arguments, and what the process has that asks.
 
-    argv: tuple[str, ...]
-    environment: Mapping[str, str]
-    cwd: str
-    files: tuple[int, ...]
+    Or, with `libraries`, another server that imports these too.
+    """
+
+    argv: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = ""
+    files: tuple[int, ...] = ()
     """Its standard input, output and errors."""
+    libraries: tuple[str, ...] = ()
 
     def close(self) -> None:
         for file in self.files:
             os.close(file)
 
 
-def serve(directory: Path, names: Sequence[str]) -> Request | None:
+def serve(directory: Path, libraries: Libraries | None) -> Request | None:
     """Import the libraries and fork workers, until the raylet ends or no worker is left.
 
     Returns twice: None in the server, and in each fork what the fork has to become.
     """
-    raylet = int(os.environ[_RAYLET])
+    if libraries is None:
+        print("the libraries of the run are not known", flush=True)
+        return None
     with reserved_memory(directory / IMPORTING) as is_reserved:
         if not is_reserved:
             print("too little memory is left: workers import for themselves", flush=True)
             return None
-        import_gently(names)
+        for name, value in libraries.variables.items():
+            os.environ.setdefault(name, value)
+        (import_gently if libraries.gently else import_all)(libraries.names)
+    while (request := _fork_workers(directory)) is not None and request.libraries:
+        import_gently(request.libraries)
+    return request
+
+
+def _fork_workers(directory: Path) -> Request | None:
+    """As `serve`, with the libraries that this process has.
+
+    A fork that imports more takes the place of this process, which keeps the workers that it has:
+    an import can last for minutes while ranks want the CPU.
+    """
     gc.collect()
     gc.freeze()  # a collection in a fork would otherwise copy all pages
+    raylet, path = int(os.environ[_RAYLET]), directory / _name()
     forked, ended, used_s = 0, 0, time.monotonic()
+    has_successor = False
 
     def reap(*_: object) -> None:
         nonlocal ended
@@ -200,16 +231,25 @@ def serve(directory: Path, names: Sequence[str]) -> Request | None:
                 ended += 1
 
     signal.signal(signal.SIGCHLD, reap)
-    with _listen(directory / _name()) as listener:
+    with _listen(path) as listener:
+        own = path.stat().st_ino
         while _is_alive(raylet) and time.monotonic() - used_s < UNUSED_S:
             if (accepted := _accept(listener)) is not None:
-                pid = _fork(*accepted)
+                client, request = accepted
+                if request.libraries and has_successor:
+                    client.close()
+                    continue
+                pid = _fork(client, request)
                 if pid == 0:
-                    return accepted[1]
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    return request
                 forked += pid is not None
+                has_successor = has_successor or bool(request.libraries)
             if forked > ended:
                 used_s = time.monotonic()
-    (directory / _name()).unlink()
+    with suppress(OSError):
+        if path.stat().st_ino == own:
+            path.unlink()
     return None
 
 
@@ -233,6 +273,8 @@ def _receive(client: socket.socket) -> Request | None:
     if not raw:
         return None
     given = json.loads(raw)
+    if _IMPORT in given:
+        return Request(libraries=tuple(given[_IMPORT]))
     return Request(tuple(given["argv"]), given["environment"], given["cwd"], tuple(files))
 
 
@@ -256,7 +298,7 @@ def become(request: Request) -> None:
     request.close()
     os.environ.clear()
     os.environ.update(request.environment)
-    os.environ[_NICENESS] = "0"
+    os.environ.update({_NICENESS: "0", FORKED: "1"})
     os.chdir(request.cwd)
     sys.argv = list(request.argv)
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -285,15 +327,24 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
+def run(directory: Path, read: Callable[[], Libraries | None]) -> None:
+    """Serve in another process, whose PID is printed, and become a worker in its forks.
+
+    It must not be the child of a worker: Ray ends the children of a worker that ends.
+    """
+    if pid := os.fork():
+        print(pid, flush=True)
+        os._exit(0)
+    os.dup2(2, 1)
+    os.nice(int(os.environ.get(_NICENESS, _NICENESS_OF_RAY)))
+    if (worker := serve(directory, read())) is not None:
+        become(worker)
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == [_SERVE]:
-        listed = json.load(sys.stdin)
-        # It must not be the child of a worker: Ray ends the children of a worker that ends.
-        if pid := os.fork():
-            print(pid, flush=True)
-            os._exit(0)
-        os.dup2(2, 1)
-        if (worker := serve(Path(sys.argv[2]), listed)) is not None:
-            become(worker)
+        from training.recovery.libraries import read
+
+        run(Path(sys.argv[2]), partial(read, sys.argv[3], os.environ[_JOB]))
     else:
         main(sys.argv[1:])

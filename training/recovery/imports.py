@@ -20,11 +20,19 @@ from training.recovery.settings import CPU_SHARE, IMPORTS_BYTES, SPARE_MEMORY_BY
 
 log = logging.getLogger(__name__)
 
+FAILED: set[str] = set()
+"""Modules that this process, or the one of which it is a fork, could not import."""
+
 _SLICE_S = 0.02
 _WAITS = 0.1
 """This thread competes for the CPU when it has waited for that share of the time it has used."""
 _LONGEST_PAUSE_S = 2.0
 _THROTTLED = (Path("/sys/fs/cgroup/cpu.stat"), Path("/sys/fs/cgroup/cpu/cpu.stat"))
+
+
+def missing(names: Sequence[str]) -> list[str]:
+    """Return the modules that this process lacks, and has not tried to import."""
+    return [name for name in names if name not in sys.modules and name not in FAILED]
 
 
 def import_gently(names: Sequence[str]) -> None:
@@ -46,6 +54,7 @@ def import_all(names: Sequence[str]) -> None:
             try:
                 importlib.import_module(name)
             except Exception:
+                FAILED.add(name)
                 log.debug("%s was not imported beforehand", name, exc_info=True)
     finally:
         if collects:

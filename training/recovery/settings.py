@@ -21,8 +21,14 @@ CHECK_EVERY_S = 2.0
 CPU_SHARE = 0.2
 """The share of a CPU that a fork server's imports use while ranks want the CPU."""
 
-READY_POLL_S = 0.5
+READY_POLL_S = 0.05
 """How often a worker that started a fork server checks whether it is ready."""
+
+START_S = 40.0
+"""How long a worker waits for a fork server, less than Ray waits for the worker (60 s)."""
+
+MAKE_S = 60.0
+"""How long the controller waits for the first process of a node before it asks for another."""
 
 UNUSED_S = 30.0
 """How long a fork server remains without a worker of its own."""

@@ -12,11 +12,8 @@ Ray does it.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import sys
-import sysconfig
 import threading
 import time
 from collections import Counter
@@ -27,12 +24,11 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 import ray
 from ray.util.placement_group import NODE_ID_LABEL_KEY
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from training.recovery import forkserver
-from training.recovery.imports import import_all, reserved_memory
+from training.recovery import forkserver, libraries
+from training.recovery.imports import import_all, missing, reserved_memory
 from training.recovery.nodes import ANSWER_S, Node, alive, available, dying
-from training.recovery.settings import CHECK_EVERY_S, KEEP_S
+from training.recovery.settings import CHECK_EVERY_S, KEEP_S, MAKE_S
 
 log = logging.getLogger(__name__)
 
@@ -41,16 +37,6 @@ HOOK = {"__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR": "training.recovery.spares.pre
 
 OWN_PYTHON = frozenset({"conda", "container", "image_uri", "pip", "py_executable", "uv"})
 """Fields of a runtime environment that choose the Python of the ranks themselves."""
-
-_NAMESPACE = b"cockpit"
-
-
-READ_AT_IMPORT = ("OMP_NUM_THREADS",)
-"""Variables that Ray sets for a rank just before its first task, by its CPUs, and that torch and
-NumPy read when they are imported: without them each rank on a spare would have a thread for each
-core of the node.
-"""
-
 
 FREED_S, FREED_POLL_S = 1.0, 0.02
 """How long a placement waits for the resources of the last attempt; measured: 0.1 s."""
@@ -61,13 +47,10 @@ LEFT_OUT = 64
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Of a rank: its runtime environment as Ray compares it, the libraries that it has imported,
-    and its variables that they read.
-    """
+    """Of a rank: its runtime environment as Ray compares it, and the libraries it has imported."""
 
     runtime_env: str
     names: list[str]
-    variables: dict[str, str]
 
 
 class Spares:
@@ -78,21 +61,21 @@ class Spares:
         workers: Sequence[Any],
         resources: Mapping[str, float],
         kept: Counter[str],
-        servers: dict[str, Any],
         fork: bool,
     ) -> None:
         """Start, and wait for the ranks' imports.
 
-        `resources` are those of one rank. `kept` counts the spares by node id, and `servers` has
-        the start of each node's fork server, over all worker groups of the run. With `fork`, each
-        node forks them, which costs so little that there are two for each rank: a second failure
-        soon after a restart finds some too.
+        `resources` are those of one rank. `kept` counts the spares by node id, over all worker
+        groups of the run. With `fork`, each node forks them, which costs so little that there are
+        two for each rank: a second failure soon after a restart finds some too.
         """
         self._workers = workers
         self._resources = dict(resources)
         self._kept = kept
-        self._servers = servers
         self._fork = fork
+        self._forks: dict[str, bool] = {}
+        """Nodes with a process of the run: whether it is a fork."""
+        self._asked_s: dict[str, float] = {}
         self._end = threading.Event()
         threading.Thread(target=self._run, name="spares", daemon=True).start()
 
@@ -102,7 +85,6 @@ class Spares:
 
     def _run(self) -> None:
         try:
-            self._forget_failed()
             found = self._wait_for_imports()
             while found and not self._end.wait(CHECK_EVERY_S):
                 self._check(found)
@@ -110,32 +92,28 @@ class Spares:
             if not self._end.is_set():  # a rank that was asked has died, and its group with it
                 log.warning("no spare processes are kept; the run continues", exc_info=True)
 
-    def _forget_failed(self) -> None:
-        """Try again, once in each attempt, where a fork server found too little memory."""
-        for name, start in [*self._servers.items()]:
-            if ray.wait([start], timeout=0)[0] and not _has_started(start):
-                del self._servers[name]
-
     def _wait_for_imports(self) -> Loaded | None:
         """Wait until rank 0 has imported what it needs. Returns None if that is too late."""
         before = -1
         while not self._end.wait(CHECK_EVERY_S):
             found: Loaded = ray.get(self._workers[0].execute_async(loaded))
             if len(found.names) == before:
-                if "GPU" in self._resources:
-                    lean = [name for name in found.names if name.partition(".")[0] in _LEAN]
-                    found = replace(found, names=lean)
-                _publish(found)
+                of_ranks = libraries.of_ranks(found.names, self._resources)
+                libraries.publish(replace(of_ranks, gently=True))
                 return found
             before = len(found.names)
         return None
 
     def _check(self, found: Loaded) -> None:
         """A node that joins, such as a replacement, gets spares too."""
-        for node in alive():
+        nodes = alive()
+        if self._fork and any(node.id not in self._forks for node in nodes):
+            self._forks = libraries.announced()
+        for node in nodes:
             room = min(node.room(self._resources), len(self._workers))
-            wanted = room * (2 if self._fork else 1) - self._kept[node.id]
-            if wanted <= 0 or (self._fork and not self._is_served(node, found)):
+            if self._fork and room and node.id not in self._forks and self._is_being_made(node):
+                continue
+            if room * (2 if self._forks.get(node.id) else 1) <= self._kept[node.id]:
                 continue
             try:
                 _ask(node, found.runtime_env)  # one at each check: their starts take CPU time too
@@ -144,23 +122,15 @@ class Spares:
             else:
                 self._kept[node.id] += 1
 
-    def _is_served(self, node: Node, found: Loaded) -> bool:
-        """Return whether the fork server of the node is ready, or has ended; start it if needed."""
-        if node.id not in self._servers:
-            self._servers[node.id] = (
-                ray.remote(serve)
-                .options(
-                    num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, False)
-                )
-                .remote(found)
-            )
-        return bool(ray.wait([self._servers[node.id]], timeout=0)[0])
-
-
-def _has_started(start: Any) -> bool:
-    try:
-        return bool(ray.get(start))
-    except ray.exceptions.RayError:  # its node has died
+    def _is_being_made(self, node: Node) -> bool:
+        """Return whether the first process of a node has been asked for; its fork server starts
+        then. If there is still none after MAKE_S, it is asked for again.
+        """
+        now_s = time.monotonic()
+        if now_s - self._asked_s.get(node.id, float("-inf")) < MAKE_S:
+            return True
+        self._asked_s[node.id] = now_s
+        self._kept[node.id] = 0
         return False
 
 
@@ -207,73 +177,33 @@ def _fit(ranks: int, rooms: Sequence[int], strategy: str) -> bool:
     return (max if strategy == "STRICT_PACK" else sum)([0, *rooms]) >= ranks
 
 
-def serve(found: Loaded) -> bool:
-    """In a task on a node: start its fork server, and return whether it is ready."""
-    return forkserver.start(_session(), found.names, found.variables)
-
-
 def loaded() -> Loaded:
-    """In a rank: what a spare needs to have.
-
-    Libraries are only installed ones, and those of this package: importing a script's own modules
-    may have effects.
-    """
-    roots = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
-    names = [
-        name
-        for name, module in list(sys.modules.items())
-        if name.startswith("training.") or str(getattr(module, "__file__", None)).startswith(roots)
-        if name not in ("__main__", "__mp_main__")
-    ]
-    variables = {name: os.environ[name] for name in READ_AT_IMPORT if name in os.environ}
-    return Loaded(ray.get_runtime_context().get_runtime_env_string(), sorted(names), variables)
+    """In a rank."""
+    return Loaded(ray.get_runtime_context().get_runtime_env_string(), libraries.imported())
 
 
 def preload() -> None:
-    """Import the run's libraries in a new worker process, before it takes work.
+    """In a new worker process, before it takes work: import the run's libraries, and announce it.
 
-    In the first attempt the list does not exist yet, and nothing is done. Never raises: Ray ends a
-    process whose hook raises.
+    Never raises: Ray ends a process whose hook raises.
     """
     try:
-        from ray.experimental.internal_kv import _internal_kv_get
-
-        listed = _internal_kv_get(_key(), namespace=_NAMESPACE)
-        if not listed:
-            return
-        found = json.loads(listed)
-        names = [name for name in found["names"] if name not in sys.modules]
-        if not names:  # this process is a fork of the server
-            return
-        with reserved_memory(
-            forkserver.directory_of(_session()) / forkserver.IMPORTING
-        ) as is_reserved:
-            if is_reserved:
-                os.environ.update(found["variables"])
-                import_all(names)  # at full speed: it may be a rank that the run waits for
+        found, is_fork = libraries.published(), forkserver.FORKED in os.environ
+        if found and (names := missing(found.names)):
+            directory = forkserver.directory_of(_session())
+            if is_fork:  # rank 0 has imported more than the driver
+                forkserver.add(directory, names)
+            with reserved_memory(directory / forkserver.IMPORTING) as is_reserved:
+                if is_reserved:
+                    os.environ.update({**found.variables, **os.environ})
+                    import_all(names)  # at full speed: it may be a rank that the run waits for
+        libraries.announce(ray.get_runtime_context().get_node_id(), is_fork)
     except Exception:
         log.warning("nothing was imported beforehand; the run continues", exc_info=True)
 
 
-def _publish(found: Loaded) -> None:
-    from ray.experimental.internal_kv import _internal_kv_put
-
-    text = json.dumps({"names": found.names, "variables": found.variables})
-    _internal_kv_put(_key(), text.encode(), overwrite=True, namespace=_NAMESPACE)
-
-
-_LEAN = sys.stdlib_module_names | {"torch", "ray", "numpy", "training", "pyarrow", "pandas"}
-"""Libraries that are known not to touch a GPU when they are imported: if the ranks use GPUs, spares
-import no others. A process that calls CUDA before Ray assigns its GPUs sees all GPUs from then on.
-"""
-
-
 def _session() -> str:
     return str(ray._private.worker._global_node.get_session_dir_path())
-
-
-def _key() -> bytes:
-    return f"recovery/modules/{ray.get_runtime_context().get_job_id()}".encode()
 
 
 def _ask(node: Node, runtime_env: str) -> None:

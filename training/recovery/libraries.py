@@ -1,0 +1,154 @@
+"""The libraries of a run: what spare processes import beforehand.
+
+The controller writes them into Ray's key-value store, where new processes on all nodes read them:
+first those of the driver, and those of rank 0 once it trains.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+log = logging.getLogger(__name__)
+
+_NAMESPACE = b"cockpit"
+_ANSWER_S = 5.0
+
+OMP = "OMP_NUM_THREADS"
+"""Ray sets it for a rank just before its first task, by its CPUs. torch and NumPy read it when they
+are imported: without it each rank on a spare would have a thread for each core of the node.
+"""
+
+_LEAN = sys.stdlib_module_names | {"torch", "ray", "numpy", "training", "pyarrow", "pandas"}
+"""Libraries that are known not to touch a GPU when they are imported: if the ranks use GPUs, spares
+import no others. A process that calls CUDA before Ray assigns its GPUs sees all GPUs from then on.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Libraries:
+    names: Sequence[str]
+    variables: Mapping[str, str]
+    """That they read, unless the environment has them."""
+    gently: bool = False
+    """Ranks train: imports leave the CPU to them."""
+
+
+def imported() -> list[str]:
+    """Return the libraries that this process has imported.
+
+    Only installed ones, and those of this package: importing a script's own modules may have
+    effects.
+    """
+    roots = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+    return sorted(
+        name
+        for name, module in list(sys.modules.items())
+        if name.startswith("training.") or str(getattr(module, "__file__", None)).startswith(roots)
+        if name not in ("__main__", "__mp_main__")
+    )
+
+
+def of_ranks(names: Sequence[str], resources: Mapping[str, float]) -> Libraries:
+    """Return the libraries of ranks that have these resources, from those of the driver or a rank.
+
+    The first optimizer of a process imports `torch._dynamo`, which takes 1.3 s of CPU (torch 2.15).
+    """
+    if "torch" in names:
+        names = [*names, "torch._dynamo"]
+    if "GPU" in resources:
+        names = [name for name in names if name.partition(".")[0] in _LEAN]
+    return Libraries(names, {OMP: str(max(1, int(resources.get("CPU", 1))))})
+
+
+def publish(libraries: Libraries) -> None:
+    """In a process of the job that is connected to Ray."""
+    from ray.experimental.internal_kv import _internal_kv_put
+
+    text = json.dumps(asdict(libraries))
+    _internal_kv_put(_key(_job(), "libraries"), text.encode(), overwrite=True, namespace=_NAMESPACE)
+
+
+def published() -> Libraries | None:
+    """In a process of the job that is connected to Ray."""
+    from ray.experimental.internal_kv import _internal_kv_get
+
+    return _decoded(_internal_kv_get(_key(_job(), "libraries"), namespace=_NAMESPACE))
+
+
+def hurry() -> None:
+    """In the controller, before ranks start: they may wait for imports."""
+    if (found := published()) is not None and found.gently:
+        publish(replace(found, gently=False))
+
+
+def read(gcs: str, job: str) -> Libraries | None:
+    """Return the libraries of a job, in a process that is not connected to Ray and will fork.
+
+    A child of it asks the key-value store at `gcs`, because that starts threads.
+    """
+    import ray  # noqa: F401 - the child needs it as well
+
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            os.close(reader)
+            with os.fdopen(writer, "wb") as file:
+                file.write(_asked(gcs, job) or b"")
+        except Exception:
+            log.warning("the libraries of the run could not be read", exc_info=True)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        found = file.read()
+    os.waitpid(child, 0)
+    return _decoded(found)
+
+
+def _asked(gcs: str, job: str) -> bytes | None:
+    from ray._raylet import GcsClient  # type: ignore[attr-defined]
+
+    found: bytes | None = GcsClient(address=gcs).internal_kv_get(
+        _key(job, "libraries"), _NAMESPACE, timeout=_ANSWER_S
+    )
+    return found
+
+
+def _decoded(text: bytes | None) -> Libraries | None:
+    return Libraries(**json.loads(text)) if text else None
+
+
+def announce(node: str, is_fork: bool) -> None:
+    """In a new process on the node: it is ready, as a fork of the fork server or without one."""
+    from ray.experimental.internal_kv import _internal_kv_put
+
+    key = _key(_job(), "nodes", node)
+    _internal_kv_put(key, b"fork" if is_fork else b"", overwrite=True, namespace=_NAMESPACE)
+
+
+def announced() -> dict[str, bool]:
+    """Return the nodes that have a process of the job: whether the newest one is a fork."""
+    from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_list
+
+    prefix = _key(_job(), "nodes", "")
+    keys: list[bytes] = _internal_kv_list(prefix, namespace=_NAMESPACE)
+    return {
+        key.removeprefix(prefix).decode(): bool(_internal_kv_get(key, namespace=_NAMESPACE))
+        for key in keys
+    }
+
+
+def _key(*path: str) -> bytes:
+    return "/".join(("recovery", *path)).encode()
+
+
+def _job() -> str:
+    import ray
+
+    return str(ray.get_runtime_context().get_job_id())
