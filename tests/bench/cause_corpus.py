@@ -58,9 +58,9 @@ def measured() -> Table:
         Line("CPU time for one text, the store included", f"{took_ms:.2f} ms"),
     ]
     return Table(
-        "Which ends get the right cause",
-        "Each of the first rows is a label of the corpus, with the verdicts on its cases and their "
-        "number.",
+        "Which failures get the right cause",
+        "In the first rows, `measure` is the true cause, and `value` the causes that cockpit "
+        "found, with the number of cases.",
         lines,
         began,
     )

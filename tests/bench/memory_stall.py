@@ -173,8 +173,9 @@ def measure(names: Sequence[str]) -> Table:
     return Table(
         "What checkpoints in memory cost training",
         "Two ranks with DDP and gloo, and a checkpoint in memory after every step, copied to the "
-        "memory of a holder and from there to another one, all on this machine; in every other "
-        f"{GROUP} steps without. The stall is the time that the training loop spends for it.",
+        "memory of a holder and from there to another one, all on this machine. Every second block "
+        f"of {GROUP} steps has no checkpoints. The stall is the time that the training loop spends "
+        "for it.",
         lines,
         began,
     )

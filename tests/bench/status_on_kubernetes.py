@@ -70,7 +70,7 @@ def compare(cluster: RealCluster, folder: Path) -> list[Line]:
         Line("`kubectl get raycluster`", wall(listed)),
         Line("`cockpit status -o json`, alternating with it", wall(beside_kubectl)),
         Line(
-            "in times of kubectl",
+            "multiple of kubectl",
             spread(ratios, digits=1),
             f"≤ {MOST_OF_KUBECTL:g}",
             median(ratios) <= MOST_OF_KUBECTL,
