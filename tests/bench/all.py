@@ -45,6 +45,7 @@ MEASUREMENTS = (
     "memory_stall",
     "recovery",
     "fault_tolerant",
+    "launch",
 )
 BY_NAME = ("soak", "kills", "gpu")
 """Measured only when they are named: the first two take an hour, the last needs a GPU."""

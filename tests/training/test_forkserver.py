@@ -196,6 +196,22 @@ def test_server_without_memory_for_the_libraries_ends(
     assert "too little memory" in (directory / "server.log").read_text()
 
 
+def test_server_whose_forks_would_have_the_same_random_identifiers_ends(node: Node) -> None:
+    node.serve("ray.train")  # without `keep_apart`: Ray Train declares actor classes
+    directory = forkserver.directory_of(node.session)
+    assert not forkserver._is_ready(directory, forkserver._name())
+    assert "the same random identifiers" in (directory / "server.log").read_text()
+
+
+def test_random_identifiers_of_forks_are_kept_apart() -> None:
+    script = (
+        "from training.recovery.random_ids import are_apart, keep_apart; keep_apart()\n"
+        "import ray.train, ray.data, torch._dynamo; print(are_apart())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.split() == ["True"], done.stderr
+
+
 def test_imports_pause_for_four_fifths_of_the_time_while_others_want_the_cpu() -> None:
     used = iter([(0.0, False), (0.01, True), (0.1, True), (0.15, False), (9.0, True), (9.5, True)])
     pauses: list[float] = []

@@ -14,6 +14,8 @@ import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
+from training.recovery import random_ids
+
 log = logging.getLogger(__name__)
 
 _NAMESPACE = b"cockpit"
@@ -92,8 +94,7 @@ def read(gcs: str, job: str) -> Libraries | None:
 
     A child of it asks the key-value store at `gcs`, because that starts threads.
     """
-    import ray  # noqa: F401 - the child needs it as well
-
+    random_ids.keep_apart()
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
         try:
