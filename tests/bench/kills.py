@@ -29,8 +29,6 @@ MINUTES = 30
 EVERY_S = 60.0
 KILLS = 5
 """Between two minutes without one."""
-MEMORY_EVERY_STEPS = 5
-"""With `fast`: how often a checkpoint is made in memory."""
 GOODPUT_PERCENT = 85.0
 CASE = recovery.CASES["spare"]
 
@@ -41,8 +39,8 @@ def measure(minutes: int, profiles: Sequence[str]) -> Table:
     return Table(
         f"A kill a minute, for {minutes} minutes",
         "A run of 2 ranks on three local pods, one of them a spare, under one recovery profile "
-        f"after the other; with fast, a checkpoint in memory each {MEMORY_EVERY_STEPS} steps. "
-        f"Each {EVERY_S:g} s, the pod of a rank is killed, or another one while no rank runs. "
+        f"after the other. Each {EVERY_S:g} s, the pod of a rank is killed, or another one while "
+        "no rank runs. "
         "Goodput: the steps by which the run advanced in the minutes with kills ÷ those of as many "
         f"minutes without one. Such minutes are before each {KILLS} kills, and at the end.",
         [line for run in runs for line in lines(run)],
@@ -78,13 +76,12 @@ def lines(run: Outcome) -> Iterator[Line]:
 
 def of_profile(name: str, minutes: int) -> Outcome:
     profile = PROFILES[name]
-    more = {"memory_every_steps": str(MEMORY_EVERY_STEPS)} if name == "fast" else {}
     disturbed, undisturbed = list[int](), list[int]()
     with (
         recovery.local(CASE, profile) as (backend, storage),
         builder.session_on(backend) as session,
     ):
-        session.call(recovery.launch(backend, CASE, profile, storage, **more))
+        session.call(recovery.launch(backend, CASE, profile, storage))
         for number in range(minutes):
             if number % KILLS == 0:
                 recovery.settle(session, CASE, profile, "local")

@@ -272,11 +272,8 @@ def measure(
             )
 
 
-async def launch(
-    backend: Backend, case: Case, profile: RecoveryProfile, storage: str, **more: str
-) -> None:
-    """`more` are settings of the job, or flags of the script."""
-    settings = {"storage_path": storage, "epochs": "100000", "max_failures": "-1", **more}
+async def launch(backend: Backend, case: Case, profile: RecoveryProfile, storage: str) -> None:
+    settings = {"storage_path": storage, "epochs": "100000", "max_failures": "-1"}
     if case.is_script:
         argv = ("python", SCRIPT.name, "--name=bench")
         given = (f"--{name.replace('_', '-')}={value}" for name, value in settings.items())
