@@ -17,7 +17,7 @@ import pytest
 
 pytest.importorskip("ray")
 
-from training.recovery import forkserver
+from training.recovery import fork_safety, forkserver
 from training.recovery.imports import Competition, Pauses
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ END_S = 20.0
 SERVER = """
 import json, sys
 from pathlib import Path
-from training.recovery import forkserver
+from training.recovery import fork_safety, forkserver
 from training.recovery.libraries import Libraries
 forkserver.run(Path(sys.argv[1]), lambda: Libraries(**json.loads(sys.argv[2])))
 """
@@ -197,7 +197,7 @@ def test_server_without_memory_for_the_libraries_ends(
 
 
 def test_server_whose_forks_would_have_the_same_random_identifiers_ends(node: Node) -> None:
-    node.serve("ray.train")  # without `keep_apart`: Ray Train declares actor classes
+    node.serve("ray.train")  # without `keep_ids_apart`: Ray Train declares actor classes
     directory = forkserver.directory_of(node.session)
     assert not forkserver._is_ready(directory, forkserver._name())
     assert "the same random identifiers" in (directory / "server.log").read_text()
@@ -205,11 +205,24 @@ def test_server_whose_forks_would_have_the_same_random_identifiers_ends(node: No
 
 def test_random_identifiers_of_forks_are_kept_apart() -> None:
     script = (
-        "from training.recovery.random_ids import are_apart, keep_apart; keep_apart()\n"
-        "import ray.train, ray.data, torch._dynamo; print(are_apart())"
+        "from training.recovery.fork_safety import keep_ids_apart, reason_not_to_fork\n"
+        "keep_ids_apart()\n"
+        "import ray.train, ray.data, torch._dynamo\n"
+        "print('reason:', reason_not_to_fork())"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stdout.split() == ["True"], done.stderr
+    assert done.stdout == "reason: \n", done.stderr
+
+
+def test_process_that_has_opened_a_gpu_is_not_forked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fork_safety, "_are_ids_apart", lambda: True)
+    (tmp_path / "0").symlink_to("/dev/null")
+    (tmp_path / "1").touch()  # no link: the descriptor was closed
+    assert fork_safety.reason_not_to_fork(tmp_path) == ""
+    (tmp_path / "2").symlink_to("/dev/nvidiactl")
+    assert fork_safety.reason_not_to_fork(tmp_path) == "a library has opened /dev/nvidiactl"
 
 
 def test_imports_pause_for_four_fifths_of_the_time_while_others_want_the_cpu() -> None:

@@ -14,7 +14,7 @@ Ray's key-value store (`training.recovery.libraries`).
 
 Safe to fork: the server never connects to Ray, computes nothing and uses no GPU, so neither CUDA
 nor gRPC nor OpenMP has threads there. OpenBLAS and jemalloc handle forks themselves, and
-`training.recovery.random_ids` keeps Ray's random identifiers apart.
+`training.recovery.fork_safety` keeps Ray's random identifiers apart.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from training.process_stat import stat
-from training.recovery import random_ids
+from training.recovery.fork_safety import reason_not_to_fork
 from training.recovery.imports import import_all, import_gently, reserved_memory
 from training.recovery.settings import CHECK_EVERY_S, READY_POLL_S, START_S, UNUSED_S
 
@@ -220,11 +220,8 @@ def _fork_workers(directory: Path) -> Request | None:
     A fork that imports more takes the place of this process, which keeps the workers that it has:
     an import can last for minutes while ranks want the CPU.
     """
-    if "ray" in sys.modules and not random_ids.are_apart():
-        print(
-            "forks would have the same random identifiers: workers import for themselves",
-            flush=True,
-        )
+    if reason := reason_not_to_fork():
+        print(f"{reason}: workers import for themselves", flush=True)
         return None
     gc.collect()
     gc.freeze()  # a collection in a fork would otherwise copy all pages

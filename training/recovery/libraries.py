@@ -14,7 +14,7 @@ import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from training.recovery import random_ids
+from training.recovery import fork_safety
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ def read(gcs: str, job: str) -> Libraries | None:
 
     A child of it asks the key-value store at `gcs`, because that starts threads.
     """
-    random_ids.keep_apart()
+    fork_safety.keep_ids_apart()
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
         try:
