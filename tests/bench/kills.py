@@ -1,10 +1,10 @@
 """A pod of a run is killed each minute: `python -m tests.bench.kills [MINUTES] [--profiles …]`.
 
 `training.jobs.checkpointed` with 2 ranks on local pods, one of three a spare, under one recovery
-profile after the other. Useful are the steps by which the run advances: steps that are done again
-do not count. They are compared with minutes without a kill of the same run: one before each
-KILLS kills, and one at the end. Such a minute begins when the run has settled and has its spares,
-which nothing counts. So a machine whose speed changes from hour to hour changes both.
+profile after the other. Useful are new steps: steps that are done again do not count. They are
+compared with minutes without a kill of the same run: one before each KILLS kills, and one at the
+end. Such a minute begins when the run has settled and has its spares; the time until then counts
+for neither. So a machine whose speed changes from hour to hour changes both.
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ def measure(minutes: int, profiles: Sequence[str]) -> Table:
         f"A kill a minute, for {minutes} minutes",
         "A run of 2 ranks on three local pods, one of them a spare, under one recovery profile "
         f"after the other. Each {EVERY_S:g} s, the pod of a rank is killed, or another one while "
-        "no rank runs. "
-        "Goodput: the steps by which the run advanced in the minutes with kills ÷ those of as many "
-        f"minutes without one. Such minutes are before each {KILLS} kills, and at the end.",
+        "no rank runs. Goodput: the new steps in the minutes with kills ÷ those of as many minutes "
+        f"without one. Such minutes are before each {KILLS} kills, and at the end.",
         [line for run in runs for line in lines(run)],
         began,
     )
@@ -98,7 +97,7 @@ def of_profile(name: str, minutes: int) -> Outcome:
 
 
 def minute(session: Session) -> int:
-    """Return the steps by which the run advances in EVERY_S."""
+    """Return the new steps of the run in EVERY_S."""
     until_s, first = session.clock() + EVERY_S, newest(session.store)
     session.wait(lambda _: session.clock() >= until_s, EVERY_S)
     return newest(session.store) - first

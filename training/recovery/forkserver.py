@@ -55,7 +55,7 @@ _JOB, _RAYLET = "RAY_JOB_ID", "RAY_RAYLET_PID"
 """A raylet sets these variables for each of its workers."""
 _NICENESS, _NICENESS_OF_RAY = "RAY_worker_niceness", 15
 """What Ray adds to the niceness of each worker. The server takes it, and its forks have it then."""
-FORKED = "COCKPIT_RECOVERY_FORKED"
+FORKED = "_COCKPIT_FORKED"
 """A variable of each fork."""
 _ANSWER_S = 5.0
 _REQUEST_BYTES = 1 << 20

@@ -21,7 +21,7 @@ from training.recovery.settings import CPU_SHARE, IMPORTS_BYTES, SPARE_MEMORY_BY
 log = logging.getLogger(__name__)
 
 FAILED: set[str] = set()
-"""Modules that this process, or the one of which it is a fork, could not import."""
+"""Modules that this process could not import, or its parent before a fork."""
 
 _SLICE_S = 0.02
 _WAITS = 0.1
