@@ -187,20 +187,30 @@ def test_directory_that_another_user_may_write_to_is_not_used(node: Node, tmp_pa
 
 
 def test_server_without_memory_for_the_libraries_ends(
-    node: Node, monkeypatch: pytest.MonkeyPatch
+    node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(node.environment, "COCKPIT_RECOVERY_SPARE_MB", "1e9")
-    node.serve("plistlib")
     directory = forkserver.directory_of(node.session)
+    worker = node.worker(tmp_path)
+    assert report(worker)["pid"] == worker.pid
+    worker.communicate()
+    assert not [*directory.glob("*.log")], "none is started"
+    node.serve("plistlib")
     assert not forkserver._is_ready(directory, forkserver._name())
     assert "too little memory" in (directory / "server.log").read_text()
 
 
-def test_server_whose_forks_would_have_the_same_random_identifiers_ends(node: Node) -> None:
+def test_server_whose_forks_would_have_the_same_random_identifiers_ends(
+    node: Node, tmp_path: Path
+) -> None:
     node.serve("ray.train")  # without `keep_ids_apart`: Ray Train declares actor classes
     directory = forkserver.directory_of(node.session)
     assert not forkserver._is_ready(directory, forkserver._name())
     assert "the same random identifiers" in (directory / "server.log").read_text()
+    worker = node.worker(tmp_path)
+    assert report(worker)["pid"] == worker.pid
+    worker.communicate()
+    assert not [*directory.glob("*-*[0-9].log")], "no server is started again"
 
 
 def test_random_identifiers_of_forks_are_kept_apart() -> None:

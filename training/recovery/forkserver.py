@@ -36,10 +36,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from training.free_memory import free_bytes
 from training.process_stat import stat
 from training.recovery.fork_safety import reason_not_to_fork
 from training.recovery.imports import import_all, import_gently, reserved_memory
-from training.recovery.settings import CHECK_EVERY_S, READY_POLL_S, START_S, UNUSED_S
+from training.recovery.settings import (
+    CHECK_EVERY_S,
+    READY_POLL_S,
+    SPARE_MEMORY_BYTES,
+    START_S,
+    UNUSED_S,
+)
 
 if TYPE_CHECKING:
     from training.recovery.libraries import Libraries
@@ -109,15 +116,18 @@ def add(directory: Path, names: Sequence[str]) -> None:
 def _start(directory: Path, gcs: str) -> bool:
     """Start the server of this job on this node unless there is one; wait until it is ready.
 
-    `gcs` is the address of Ray's key-value store. Returns False if the server has ended, because
-    nothing is known of the libraries, or the node has too little memory for them, and after
-    START_S. Raises OSError.
+    `gcs` is the address of Ray's key-value store. Returns False if there can be no server: the node
+    has too little memory, the libraries are not known, or a process with them cannot be forked.
+    Also after START_S. Raises OSError.
     """
     name, until_s = _name(), time.monotonic() + START_S
     with (directory / f"{name}.starting").open("w") as starting:
-        fcntl.flock(starting, fcntl.LOCK_EX)
+        fcntl.flock(starting, fcntl.LOCK_EX)  # for as long as others wait for the server
         if _is_ready(directory, name):
             return True
+        is_late = time.monotonic() > until_s
+        if is_late or _unsafe(directory).exists() or free_bytes() < SPARE_MEMORY_BYTES:
+            return False
         with (directory / f"{name}.log").open("a") as log:
             process = subprocess.run(
                 [sys.executable, "-m", __spec__.name, _SERVE, str(directory), gcs],
@@ -133,6 +143,11 @@ def _start(directory: Path, gcs: str) -> bool:
                 return True
             time.sleep(READY_POLL_S)
         return False
+
+
+def _unsafe(directory: Path) -> Path:
+    """Return the file that exists if the libraries cannot be forked: it is not tried again."""
+    return directory / f"{_name()}.unsafe"
 
 
 def _ask(directory: Path, argv: Sequence[str]) -> bool:
@@ -209,8 +224,15 @@ def serve(directory: Path, libraries: Libraries | None) -> Request | None:
         for name, value in libraries.variables.items():
             os.environ.setdefault(name, value)
         (import_gently if libraries.gently else import_all)(libraries.names)
+    if reason := reason_not_to_fork():
+        print(f"{reason}: workers import for themselves", flush=True)
+        _unsafe(directory).touch()
+        return None
     while (request := _fork_workers(directory)) is not None and request.libraries:
         import_gently(request.libraries)
+        if reason := reason_not_to_fork():
+            print(f"{reason}: the server without them remains", flush=True)
+            return None
     return request
 
 
@@ -220,9 +242,6 @@ def _fork_workers(directory: Path) -> Request | None:
     A fork that imports more takes the place of this process, which keeps the workers that it has:
     an import can last for minutes while ranks want the CPU.
     """
-    if reason := reason_not_to_fork():
-        print(f"{reason}: workers import for themselves", flush=True)
-        return None
     gc.collect()
     gc.freeze()  # a collection in a fork would otherwise copy all pages
     raylet, path = int(os.environ[_RAYLET]), directory / _name()
