@@ -228,7 +228,9 @@ def serve(directory: Path, libraries: Libraries | None) -> Request | None:
         print(f"{reason}: workers import for themselves", flush=True)
         _unsafe(directory).touch()
         return None
-    while (request := _fork_workers(directory)) is not None and request.libraries:
+    parent = None
+    while (request := _fork_workers(directory, parent)) is not None and request.libraries:
+        parent = os.getppid()
         import_gently(request.libraries)
         if reason := reason_not_to_fork():
             print(f"{reason}: the server without them remains", flush=True)
@@ -236,23 +238,22 @@ def serve(directory: Path, libraries: Libraries | None) -> Request | None:
     return request
 
 
-def _fork_workers(directory: Path) -> Request | None:
+def _fork_workers(directory: Path, parent: int | None) -> Request | None:
     """As `serve`, with the libraries that this process has.
 
     A fork that imports more takes the place of this process, which keeps the workers that it has:
-    an import can last for minutes while ranks want the CPU.
+    an import can last for minutes while ranks want the CPU. `parent` is the server whose place this
+    one takes: workers of it count too.
     """
     gc.collect()
     gc.freeze()  # a collection in a fork would otherwise copy all pages
     raylet, path = int(os.environ[_RAYLET]), directory / _name()
-    forked, ended, used_s = 0, 0, time.monotonic()
-    has_successor = False
+    workers, successor, used_s = set[int](), 0, time.monotonic()
 
     def reap(*_: object) -> None:
-        nonlocal ended
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
-                ended += 1
+                pass
 
     signal.signal(signal.SIGCHLD, reap)
     with _listen(path) as listener:
@@ -260,16 +261,19 @@ def _fork_workers(directory: Path) -> Request | None:
         while _is_alive(raylet) and time.monotonic() - used_s < UNUSED_S:
             if (accepted := _accept(listener)) is not None:
                 client, request = accepted
-                if request.libraries and has_successor:
+                if request.libraries and successor:
                     client.close()
                     continue
                 pid = _fork(client, request)
                 if pid == 0:
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                     return request
-                forked += pid is not None
-                has_successor = has_successor or bool(request.libraries)
-            if forked > ended:
+                if pid and request.libraries:
+                    successor = pid
+                elif pid:
+                    workers.add(pid)
+            workers = {pid for pid in workers if _is_alive(pid)}
+            if workers or os.getppid() == parent:
                 used_s = time.monotonic()
     with suppress(OSError):
         if path.stat().st_ino == own:
