@@ -47,7 +47,7 @@ def measure(runs: int) -> Table:
     return Table(
         "How long a run takes to start",
         "A run of 2 ranks on two local pods that are ready, under both recovery profiles "
-        f"alternately, {runs} times each, on a new cluster each time: medians, with the minimum "
+        f"alternately, {runs} of each, on a new cluster each time: medians, with the minimum "
         "and the maximum.",
         [line for name, starts in found.items() for line in lines(name, starts)],
         began,
