@@ -11,10 +11,14 @@ declaration of an actor class uses it, and Ray Train declares some when it is im
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 FORKS = 2
 GPUS = "/dev/nvidia"
@@ -50,21 +54,28 @@ def reason_not_to_fork(descriptors: Path = Path("/proc/self/fd")) -> str:
 
 def _are_ids_apart() -> bool:
     """Return whether forks of this process make different identifiers. Two forks show it."""
-    found = {_of_a_fork() for _ in range(FORKS)}
+    import ray
+
+    found = {in_a_fork(lambda: bytes(ray.UniqueID.from_random().binary())) for _ in range(FORKS)}
     return len(found) == FORKS
 
 
-def _of_a_fork() -> bytes:
-    import ray
-
+def in_a_fork(ask: Callable[[], bytes]) -> bytes:
+    """Return what `ask` returns in a fork of this process, which it may change. If it raises, the
+    error is logged, and nothing is returned.
+    """
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
         try:
-            os.write(writer, ray.UniqueID.from_random().binary())
+            os.close(reader)
+            with os.fdopen(writer, "wb") as file:
+                file.write(ask())
+        except Exception:
+            log.warning("a fork of the fork server failed", exc_info=True)
         finally:
             os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as file:
-        identifier = file.read()
+        found = file.read()
     os.waitpid(child, 0)
-    return identifier
+    return found

@@ -7,16 +7,12 @@ first those of the driver, and those of rank 0 once it trains.
 from __future__ import annotations
 
 import json
-import logging
-import os
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from training.recovery import fork_safety
-
-log = logging.getLogger(__name__)
 
 _NAMESPACE = b"cockpit"
 _ANSWER_S = 5.0
@@ -95,21 +91,7 @@ def read(gcs: str, job: str) -> Libraries | None:
     A child of it asks the key-value store at `gcs`, because that starts threads.
     """
     fork_safety.keep_ids_apart()
-    reader, writer = os.pipe()
-    if (child := os.fork()) == 0:
-        try:
-            os.close(reader)
-            with os.fdopen(writer, "wb") as file:
-                file.write(_asked(gcs, job) or b"")
-        except Exception:
-            log.warning("the libraries of the run could not be read", exc_info=True)
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as file:
-        found = file.read()
-    os.waitpid(child, 0)
-    return _decoded(found)
+    return _decoded(fork_safety.in_a_fork(lambda: _asked(gcs, job) or b""))
 
 
 def _asked(gcs: str, job: str) -> bytes | None:
