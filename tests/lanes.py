@@ -1,9 +1,9 @@
 """Which tests run, in which process, and in which order.
 
 **Lanes.** `pytest` runs the quick lane: each chain once on real parts. `pytest -m slow` runs the
-rest but for variants and the soak, which run only when their marker is named: `pytest -m nightly`
+rest, except variants and the soak, which run only when their marker is named: `pytest -m nightly`
 (the same chains with other scripts, jobs and backends) and `pytest -m soak`. Quick and slow tests
-named on the command line run whichever lane they belong to.
+named on the command line always run.
 
 **Processes.** A real cluster mostly waits, so several processes share two cores. One runs the tests
 on Kubernetes, one those of training and of sources on Ray. The tests that start local clusters stay

@@ -179,7 +179,7 @@ def test_plan_of_a_launch_has_no_secret_of_its_environment(
     assert cli.main(["launch", "--dry-run", "--via", via, *flags, "--", "python", "train.py"]) == 0
     said = capsys.readouterr().err
     assert SECRET not in said
-    assert "DB_PASSWORD, WANDB_API_KEY, HF_TOKEN look like a secret" in said
+    assert "Possible secrets: DB_PASSWORD, WANDB_API_KEY, HF_TOKEN." in said
     assert "git+https://***@host/repo.git" in said
 
 

@@ -46,6 +46,23 @@ def test_ci_workflow_runs_the_lanes_of_ci_run() -> None:
     assert when == "github.event_name == 'schedule'"
 
 
+def test_ci_saves_what_it_built_also_when_tests_fail() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    steps = workflow["jobs"]["lanes"]["steps"]
+    [restore, save] = [step for step in steps if "actions/cache" in step.get("uses", "")]
+    assert save["uses"].startswith("actions/cache/save@"), "actions/cache saves only on success"
+    assert save["with"]["path"] == restore["with"]["path"]
+    assert "!cancelled()" in save["if"]
+    [reports] = [step["env"]["REPORTS"] for step in steps if step.get("run") == ".ci/run"]
+    assert f"hashFiles('{reports}/quick.xml')" in save["if"], "the build was complete"
+
+
+def test_push_does_not_cancel_the_nightly_run() -> None:
+    """Both are of the branch main."""
+    workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
+    assert "github.event_name" in workflow["concurrency"]["group"]
+
+
 def test_task_runner_lists_documented_tasks() -> None:
     listed = subprocess.run(
         [ROOT / ".ci/task"], capture_output=True, text=True, check=False

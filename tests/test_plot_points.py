@@ -6,6 +6,7 @@ import random
 import pytest
 
 from cockpit.plot import buckets, points
+from cockpit.plot.scale import log_range, nice_step, y_range
 from cockpit.store.series import Series
 
 
@@ -76,3 +77,12 @@ def test_only_points_of_the_periods_count() -> None:
     times = [float(n) for n in range(10)]
     found = points.between(times, times, [(1.0, 2.0), (8.0, 20.0)])
     assert found == ([1.0, 2.0, 8.0, 9.0], [1.0, 2.0, 8.0, 9.0])
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.0, 1.7e308), (5e-324, 1.0), (1e307, 1.7e308)])
+def test_a_chart_of_values_near_the_limits_of_a_float_has_ticks(low: float, high: float) -> None:
+    bottom, top, ticks = log_range(low, high, 10)
+    assert bottom < top
+    assert all(map(math.isfinite, ticks))
+    assert y_range(low, high, 10)[0] <= low
+    assert nice_step(high - low, 5) > 0

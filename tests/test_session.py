@@ -16,8 +16,10 @@ from cockpit.model.clock import server_time
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.event import Event, Notice, SourceHealth
 from cockpit.session.session import Session
+from cockpit.sources.http import client
 from cockpit.sources.ray.dashboard import Dashboard
 from tests.simulated_backend import ScriptedBackend
+from tests.sources.fake_dashboard import FakeDashboard
 
 
 def notice(name: str) -> Notice:
@@ -104,6 +106,31 @@ def test_a_source_can_be_added_and_removed_while_it_runs() -> None:
         session.remove("log")
         assert ended.wait(5)
         assert len(session.store.notices) == 1
+
+
+def test_a_source_that_has_ended_can_be_added_again() -> None:
+    async def log() -> AsyncIterator[Event]:
+        yield notice(str(next(numbers)))
+
+    numbers = itertools.count()
+    with Session(ScriptedBackend()) as session:
+        session.add(Scripted("log", log))
+        assert session.wait(lambda store: len(store.notices) == 1, 5)
+        session.add(Scripted("log", log))
+        assert session.wait(lambda store: len(store.notices) == 2, 5)
+
+
+def test_connections_of_a_session_are_closed_with_its_loop() -> None:
+    async def source() -> AsyncIterator[Event]:
+        async with FakeDashboard().serve() as fake:
+            await Dashboard(fake.route).nodes()
+            yield notice("a")
+            await asyncio.Event().wait()
+
+    with Session(ScriptedBackend(), lambda: [Scripted("s", source)]) as session:
+        assert session.wait(lambda store: bool(store.notices), 5)
+        assert session._loop in client._kept
+    assert session._loop not in client._kept
 
 
 def test_an_action_runs_on_the_loop_of_the_session_and_its_error_comes_back() -> None:

@@ -172,6 +172,44 @@ def test_krew_launcher_refuses_a_python_that_is_too_old(wheel: Path, tmp_path: P
     assert not (tmp_path / "cache").exists()
 
 
+@pytest.mark.parametrize(
+    ("during_installation", "code", "stdout", "left"),
+    [
+        # Another first call is faster.
+        ('mkdir -p "$PLACE/bin" && cp "$OTHER" "$PLACE/bin/cockpit"', 0, "other\n", {"cockpit-0"}),
+        ("kill -TERM $PPID", 130, "", set()),
+    ],
+    ids=["after-another-first-call", "after-an-interruption"],
+)
+def test_krew_launcher_leaves_no_second_environment(
+    during_installation: str, code: int, stdout: str, left: set[str], tmp_path: Path
+) -> None:
+    plugin = tmp_path / "store/kubectl-cockpit"
+    plugin.parent.mkdir()
+    shutil.copy(ROOT / "manifests/krew/kubectl-cockpit", plugin)
+    (plugin.parent / "cockpit-0.whl").touch()
+    script(tmp_path / "other", "echo other")
+    script(tmp_path / "pip", during_installation)
+    # The launcher calls `python -c`, `python -m venv` and, in the environment, `python -m pip`.
+    make_venv = f'mkdir -p "$3/bin" && cp {tmp_path}/pip "$3/bin/python"'
+    script(tmp_path / "python", f'[ "$2" != venv ] || {{ {make_venv}; }}')
+    place = tmp_path / "cache/cockpit/kubectl-plugin/cockpit-0"
+    done = called(
+        [str(plugin)],
+        tmp_path,
+        KUBECTL_COCKPIT_PYTHON=str(tmp_path / "python"),
+        PLACE=str(place),
+        OTHER=str(tmp_path / "other"),
+    )
+    assert (done.returncode, done.stdout) == (code, stdout), done.stderr
+    assert {each.name for each in place.parent.iterdir()} == left
+
+
+def script(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
 def unpacked(wheel: Path, folder: Path) -> Path:
     """The launcher in a folder, as krew places it."""
     _, archive = krew_plugin(wheel, folder / "krew")

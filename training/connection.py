@@ -33,7 +33,10 @@ _PROOF_BYTES = 32
 _PART_BYTES = 1 << 26
 _BACKLOG = 128
 _FULL_S = 1.0
-"""After a connection could not be accepted, as there are too many open files."""
+"""After a connection could not be accepted: too many open files, or threads."""
+LOST_S = 30
+"""How long the other end's host may be unreachable. Without probes, an end that only receives would
+wait forever for a host that has lost its power."""
 
 
 class NoAnswer(ConnectionError):
@@ -87,13 +90,19 @@ class Listener:
     def _accept(self) -> None:
         while not self._is_closed.is_set():
             try:
-                link, _ = self._listening.accept()
-            except OSError as error:
+                self._start(self._listening.accept()[0])
+            except (OSError, RuntimeError) as error:
                 if not self._is_closed.is_set():
                     log.warning("%s: a connection was not accepted: %s", self._name, error)
                 self._is_closed.wait(_FULL_S)
-                continue
+
+    def _start(self, link: socket.socket) -> None:
+        """Raises RuntimeError if there can be no more threads: the caller sees it closed."""
+        try:
             threading.Thread(target=self._admit, args=(link,), name=self._name, daemon=True).start()
+        except RuntimeError:
+            link.close()
+            raise
 
     def _admit(self, link: socket.socket) -> None:
         with link:
@@ -101,6 +110,7 @@ class Listener:
                 link.settimeout(ADMIT_S)
                 if link.family != socket.AF_UNIX:
                     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    keep_alive(link, LOST_S)
                 if _admits(link, self._token):
                     link.settimeout(ANSWER_S)
                     self._serve(link)
@@ -136,11 +146,23 @@ def connected(
             link.connect(f"\0{address.local}")
         else:
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive(link, LOST_S)
         _introduce(link, address.token)
     except BaseException:
         link.close()
         raise
     return link
+
+
+def keep_alive(link: socket.socket, lost_s: int) -> None:
+    """Let an idle TCP connection fail when the other host answers no probe for about `lost_s`."""
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        (socket.TCP_KEEPIDLE, 2 * lost_s // 5),
+        (socket.TCP_KEEPINTVL, lost_s // 5),
+        (socket.TCP_KEEPCNT, 3),
+    ):
+        link.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _introduce(link: socket.socket, token: bytes) -> None:

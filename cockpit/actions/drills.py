@@ -151,5 +151,5 @@ class DrillActions(ClusterActions, JobActions):
             return
         if (error := begun.exception()) is not None:
             log.error("what earlier drills left was not undone", exc_info=error)
-            what = f"{error.what} {error.why}" if isinstance(error, CockpitError) else repr(error)
+            what = error.what_and_why if isinstance(error, CockpitError) else repr(error)
             self._notice(*JOURNAL, "Left", one_line(f"NOT undone: {what} {UNDO}", 400))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from cockpit.actions.guard_acts import GuardActions
@@ -21,6 +22,9 @@ POLL_S = 1.0
 class Guard:
     """Follows one cluster. `watch` is a coroutine of the session; `end` may be called anywhere."""
 
+    steady_s = staticmethod(time.monotonic)
+    """Of the budget and the retries: the clock of the session may be set."""
+
     def __init__(
         self,
         session: Session,
@@ -37,7 +41,8 @@ class Guard:
         self._session, self._actions, self._report = session, actions, report
         self._run, self._poll_s = run, poll_s
         self._failures = Failures(judge, session.clock())
-        self._memory = Memory(changes_s=actions.changes_s())
+        now_s = self.steady_s()
+        self._memory = Memory(changes_s=tuple(now_s - ago for ago in actions.changes_ago_s()))
         self._is_ended = False
 
     def end(self) -> None:
@@ -60,7 +65,7 @@ class Guard:
         decisions: list[Decision] = []
         for trouble in found:
             is_changing = any(one.action.is_change for one in decisions)
-            decision = decision_on(self.policy, trouble, self._memory, now_s)
+            decision = decision_on(self.policy, trouble, self._memory, self.steady_s())
             if decision is not None and not (is_changing and decision.action.is_change):
                 decisions.append(decision)
         return decisions
@@ -78,10 +83,14 @@ class Guard:
             if action.is_change:
                 self._log(decision, f"{head}: {await self._actions.act(decision)}")
         except CockpitError as error:
-            self._memory = self._memory.failed_on(decision, self._session.clock())
-            self._log(decision, f"{head}: NOT done: {error.what} {error.why}")
+            may_be_done = action.is_change and self._actions.may_have_changed
+            self._memory = self._memory.failed_on(
+                decision, self.steady_s(), may_have_changed=may_be_done
+            )
+            result = "MAY be done" if may_be_done else "NOT done"
+            self._log(decision, f"{head}: {result}: {error.what_and_why}")
         else:
-            self._memory = self._memory.acted_on(decision, self._session.clock())
+            self._memory = self._memory.acted_on(decision, self.steady_s())
 
     async def _capture(self, decision: Decision, head: str) -> None:
         """Raise CockpitError only if no other action is left."""

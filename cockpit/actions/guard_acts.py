@@ -11,7 +11,8 @@ import asyncio
 import json
 import re
 import secrets
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,12 +58,18 @@ class GuardActions(DrillActions):
     """The actions of the guard, each with its audit line and Notice. Coroutines of the session."""
 
     timing = lease.TIMING
+    may_have_changed = False
+    """Whether the last action, where it failed, may have changed the cluster: an answer was lost,
+    or only a part of it was done.
+    """
 
     async def act(self, decision: Decision) -> str:
         """Run the action.
 
-        Returns its result in one line. Raises CockpitError if it was not done.
+        Returns its result in one line. Raises CockpitError if it was not done, or if its answer was
+        lost.
         """
+        self.may_have_changed = False
         trouble = decision.trouble
         match decision.action:
             case Action.RESTART | Action.REPLACE:
@@ -86,17 +93,24 @@ class GuardActions(DrillActions):
         self._session.dispatch(Marked(at_s=now_s, source="user", text=text))
         return path
 
-    def changes_s(self) -> tuple[float, ...]:
-        """When guards of this machine have changed this cluster in the last hour."""
-        now_s = self._clock()
-        return tuple(
-            now_s - age_s for age_s in audit.done_within(PREFIX, self._backend.ref, HOUR_S)
-        )
+    def changes_ago_s(self) -> tuple[float, ...]:
+        """How long ago guards of this machine have changed this cluster, in the last hour."""
+        return audit.done_within(PREFIX, self._backend.ref, HOUR_S)
 
     def notice(self, decision: Decision, line: str) -> None:
         """Show the decision among the events, and in the recording."""
         of = decision.trouble
         self._notice("Run", of.run_name, "Guard", one_line(line, 400), warning=True)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Note whether the cluster may be changed although the request inside has failed."""
+        before, self.may_have_changed = self.may_have_changed, True
+        try:
+            yield
+        except CockpitError as error:
+            self.may_have_changed = before or not pod_script.has_answered(error)
+            raise
 
     def _of_guard(self, decision: Decision, kind: str, name: str, after: str) -> Change:
         before = one_line(decision.trouble.sentence, 300)
@@ -126,7 +140,8 @@ class GuardActions(DrillActions):
 
             async def apply() -> None:
                 nonlocal is_done
-                await prepared.apply()
+                with self._changing():
+                    await prepared.apply()
                 if not is_done:
                     is_done = True
                     await self._done(change)
@@ -187,7 +202,8 @@ class GuardActions(DrillActions):
                 await (await self._killed(trouble.targets, {})).apply()
             else:
                 for target in _pods(trouble):
-                    await self._backend.delete_pod(target.pod, uid=target.uid, grace_s=0.0)
+                    with self._changing():
+                        await self._backend.delete_pod(target.pod, uid=target.uid, grace_s=0.0)
         await self._done(change)
         return f"done: {change.after}"
 
@@ -205,9 +221,10 @@ class GuardActions(DrillActions):
         async def apply() -> None:
             for target, process in hits:
                 what = f"{_effect(target, True)}: it failed."
-                await pod_script.run(
-                    backend, target.pod, "kill", process, what=what, uid=target.uid
-                )
+                with self._changing():
+                    await pod_script.run(
+                        backend, target.pod, "kill", process, what=what, uid=target.uid
+                    )
 
         lines = tuple(f"{_effect(target, True)}." for target, _ in hits)
         return Prepared(lines, apply, parameters=parameters)
@@ -256,7 +273,8 @@ class GuardActions(DrillActions):
                     lost=ignore,
                     timing=self.timing,
                 ):
-                    await work
+                    with self._changing():
+                        await work
         finally:
             work.close()
         await self._done(change)

@@ -69,12 +69,13 @@ async def create(
 
 async def remove(
     client: KubeClient, ref: ClusterRef, found: Removal, progress: Callable[[str], None]
-) -> None:
-    """Delete what was found, and wait until it is deleted."""
+) -> int:
+    """Delete what was found, and wait until it is deleted. Returns how many objects were."""
     audit.require_writable()
     before = ", ".join(described(each) for each in found.deleted)
+    kept: list[Object] = []
     try:
-        async for line in removal.remove(client, ref, found):
+        async for line in removal.remove(client, ref, found, kept):
             progress(line)
     except CockpitError as error:
         _record("down", ref, before=before, error=one_line(str(error)))
@@ -82,7 +83,9 @@ async def remove(
     except asyncio.CancelledError:
         _record("down", ref, before=before, error="interrupted: a part may be deleted")
         raise
-    _record("down", ref, before=before)
+    after = f"kept {', '.join(map(described, kept))}" if kept else ""
+    _record("down", ref, before=before, after=after)
+    return len(found.deleted) - len(kept)
 
 
 def _record(

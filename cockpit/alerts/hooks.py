@@ -20,7 +20,7 @@ from typing import Any
 from cockpit.alerts.settings import Hook
 from cockpit.format import in_seconds
 from cockpit.insight.detectors.hysteresis import is_at_least
-from cockpit.model.alert import Alert
+from cockpit.model.alert import Alert, Severity
 from cockpit.model.clock import server_time
 from cockpit.model.event import Event, Notice
 from cockpit.model.text import one_line
@@ -70,13 +70,19 @@ class Hooks:
         self._thread: threading.Thread | None = None
         self.dropped = 0
 
-    def notify(self, alert: Alert, *, cleared_s: float | None = None) -> None:
+    def notify(
+        self, alert: Alert, *, cleared_s: float | None = None, worst: Severity | None = None
+    ) -> None:
+        """`worst`: the highest severity that it had: the hooks that received the alert then also
+        receive its end.
+        """
         body = message(alert, cleared_s=cleared_s)
+        severity = worst or alert.finding.severity
         with self._wake:
             if self._closing:
                 return
             for hook in self._hooks:
-                if not is_at_least(alert.finding.severity, hook.severity):
+                if not is_at_least(severity, hook.severity):
                     continue
                 if cleared_s is not None and not hook.cleared:
                     continue
@@ -152,13 +158,13 @@ def run_command(hook: Hook, body: dict[str, Any]) -> str:
     try:
         process.communicate(json.dumps(body).encode(), timeout=hook.timeout_s)
     except subprocess.TimeoutExpired:
-        return f"it took longer than {in_seconds(hook.timeout_s)} and was ended"
+        return f"it took longer than {in_seconds(hook.timeout_s)} and was killed"
     finally:
         if process.poll() is None:
             # A new session, so that all its child processes are killed with it.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    return f"it ended with {process.returncode}" if process.returncode else ""
+    return f"it exited with code {process.returncode}" if process.returncode else ""
 
 
 def post(hook: Hook, body: dict[str, Any]) -> str:
@@ -180,4 +186,4 @@ def post(hook: Hook, body: dict[str, Any]) -> str:
         return f"no answer within {in_seconds(hook.timeout_s)}"
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return type(error).__name__
-    return f"it answered {code}" if code >= 300 else ""
+    return f"it returned HTTP {code}" if code >= 300 else ""

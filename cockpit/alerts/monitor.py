@@ -9,9 +9,9 @@ from threading import Thread
 from cockpit.alerts.hooks import Hooks
 from cockpit.alerts.settings import AlertSettings
 from cockpit.insight.detectors.findings import findings
-from cockpit.insight.detectors.hysteresis import AlertState
+from cockpit.insight.detectors.hysteresis import AlertState, is_at_least
 from cockpit.insight.metrics.progress import LastUpdates
-from cockpit.model.alert import Alert
+from cockpit.model.alert import Alert, Severity
 from cockpit.model.clock import server_time
 from cockpit.model.event import AlertCleared, AlertRaised, Event
 from cockpit.model.run import RunSummary
@@ -48,6 +48,8 @@ class AlertMonitor:
         self._summaries: Sequence[RunSummary] = ()
         self._checked_s: float | None = None
         self._reported: dict[str, Alert] = {}
+        self._worst: dict[str, Severity] = {}
+        """By alert: the highest severity that hooks were called with."""
 
     def check(self, now_s: float) -> None:
         """Raise and clear alerts; nothing when the last check was less than a second ago."""
@@ -92,12 +94,16 @@ class AlertMonitor:
         """Hooks are called when an alert is new, gets worse, or clears; not when numbers change."""
         if isinstance(event, AlertCleared):
             reported = self._reported.pop(event.alert_id, None)
+            worst = self._worst.pop(event.alert_id, None)
             view = store.alerts.get(event.alert_id)
             alert = reported or (view.alert if view is not None else None)
             if alert is not None:
-                self._hooks.notify(alert, cleared_s=event.at_s)
+                self._hooks.notify(alert, cleared_s=event.at_s, worst=worst)
             return
+        severity = event.alert.finding.severity
+        if is_at_least(severity, self._worst.get(event.alert.id, severity)):
+            self._worst[event.alert.id] = severity
         before = self._reported.get(event.alert.id)
         self._reported[event.alert.id] = event.alert
-        if before is None or before.finding.severity is not event.alert.finding.severity:
+        if before is None or before.finding.severity is not severity:
             self._hooks.notify(event.alert)

@@ -139,7 +139,8 @@ def alert_rules(limits: Thresholds) -> Iterator[AlertRule]:
         Severity.WARNING,
         f"cockpit:attempt_age_seconds > {_number(limits.first_step_s)} "
         f"{on_run} cockpit:last_step_timestamp_seconds unless on ({RUN}) cockpit:stepping",
-        "The ranks of run {{ $labels.name }} are up for {{ $value | humanizeDuration }} without a "
+        "The ranks of run {{ $labels.name }} have been up for {{ $value | humanizeDuration }} "
+        "without a "
         "step",
         "Look at the stack of rank 0: a restore, a compilation or a rendezvous",
         limits,
@@ -186,14 +187,14 @@ def alert_rules(limits: Thresholds) -> Iterator[AlertRule]:
             "cockpit:data_wait_seconds",
             limits.input_percent,
             "waiting for data",
-            "More data-loader workers, prefetching, or local and packed files",
+            "More data-loader workers, prefetching, or packed files on local storage",
         ),
         (
             "comm-bound",
             "cockpit:exposed_communication_seconds",
             limits.comm_percent,
             "in communication",
-            "Larger batches a rank, gradient accumulation or compression, fewer nodes apart",
+            "Larger batches per rank, gradient accumulation or compression, or fewer nodes",
         ),
     ):
         window = f'{{rank!~"min|max"}}[{prometheus_duration(limits.window_s)}]'
@@ -232,8 +233,8 @@ def alert_rules(limits: Thresholds) -> Iterator[AlertRule]:
         f"[{prometheus_duration(limits.idle_gpu_s)}]) < {_number(limits.idle_gpu_percent)} "
         f"{on_run} "
         f"(cockpit:stepping > {_number(limits.warmup_s + limits.idle_gpu_s)})",
-        "The GPU of rank {{ $labels.rank }} of run {{ $labels.name }} does nothing",
-        "Check that the model is on the device, and that it is the device that Ray gave",
+        "The GPU of rank {{ $labels.rank }} of run {{ $labels.name }} is idle",
+        "Check that the model is on the GPU that Ray assigned to the rank",
         limits,
     )
     fatal = " or ".join(f"DCGM_FI_DEV_XID_ERRORS == {xid}" for xid in sorted(FATAL_XIDS))
@@ -304,7 +305,8 @@ def alert_rules(limits: Thresholds) -> Iterator[AlertRule]:
         f"sum by ({PLACE}, instance) "
         f"({kills} - ({kills} offset {kept}) or {kills} unless {kills} offset {kept}) > 0",
         "Ray's memory monitor killed {{ $value }} processes on {{ $labels.instance }}",
-        "Give the node more memory, or start fewer processes on it; cockpit why has the verdict",
+        "Give the node more memory, or start fewer processes on it; for the cause, run: cockpit "
+        "why",
         limits,
     )
     saved = f"max by ({RUN}) ({PREFIX}checkpoint_timestamp_seconds)"
@@ -316,7 +318,7 @@ def alert_rules(limits: Thresholds) -> Iterator[AlertRule]:
         f"time() - {saved} > {age} unless on ({RUN}) time() - {saved} <= "
         f"{_number(limits.checkpoint_intervals)} * {saves} {on_run} (cockpit:stepping > {age})",
         "The newest checkpoint of run {{ $labels.name }} is {{ $value | humanizeDuration }} old",
-        "Save more often; see in the log whether saving fails",
+        "Save more often, and check the log for failed saves",
         limits,
     )
     yield _rule(
@@ -324,7 +326,7 @@ def alert_rules(limits: Thresholds) -> Iterator[AlertRule]:
         Severity.WARNING,
         f"cockpit:stepping > {age} unless on ({RUN}) {saved}",
         "Run {{ $labels.name }} has no checkpoint after {{ $value | humanizeDuration }}",
-        "Save more often; see in the log whether saving fails",
+        "Save more often, and check the log for failed saves",
         limits,
     )
 

@@ -96,10 +96,10 @@ EXAMPLES = "docs/diagnosis.md shows examples."
 def hook(name: str, raw: Any) -> Hook:
     """One table of `[[hooks]]`; `name` is what errors call it. Raises UsageError."""
     if not isinstance(raw, Mapping):
-        raise _wrong(name, "It is a table: [[hooks]].")
+        raise _wrong(name, "It must be a table: [[hooks]].")
     values = checked(raw, _TYPES, f"{name}.", EXAMPLES, is_secret=True)
     if ("command" in raw) == ("url" in raw):
-        raise _wrong(name, "It has either a command or a url.")
+        raise _wrong(name, "It must have either a command or a url.")
     if "url" in values:
         _require_url(name, values["url"])
     else:
@@ -107,7 +107,7 @@ def hook(name: str, raw: Any) -> Hook:
     if any(
         "\n" in text or "\r" in text for pair in values.get("headers", {}).items() for text in pair
     ):
-        raise _wrong(f"{name}.headers", "A header is one line.")
+        raise _wrong(f"{name}.headers", "A header must be one line.")
     return Hook(**values)
 
 
@@ -117,7 +117,8 @@ def _command(name: str, raw: Any, *, shell: bool) -> tuple[str, ...]:
     is_list = isinstance(raw, list) and bool(raw) and all(isinstance(label, str) for label in raw)
     if shell or not is_list or not raw[0].strip():
         raise _wrong(
-            f"{name}.command", 'It is a list of strings; with shell = true, one string: "a | b".'
+            f"{name}.command",
+            'It must be a list of strings; with shell = true, one string: "a | b".',
         )
     return tuple(raw)
 
@@ -125,8 +126,8 @@ def _command(name: str, raw: Any, *, shell: bool) -> tuple[str, ...]:
 def _require_url(name: str, raw: Any) -> None:
     parts = urlsplit(raw) if isinstance(raw, str) else None
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise _wrong(f"{name}.url", "It begins with http:// or https:// and names a host.")
+        raise _wrong(f"{name}.url", "It must begin with http:// or https:// and name a host.")
 
 
 def _wrong(what: str, why: str) -> UsageError:
-    return UsageError(f"{what} is not understood.", why, EXAMPLES)
+    return UsageError(f"{what} is not valid.", why, EXAMPLES)

@@ -185,7 +185,7 @@ class Backend(Protocol):
         ...
 
     async def rejoin(self, name: str) -> None:
-        """Delete the policy; one that does not exist is no error."""
+        """Delete the policy, and let the pod back in; one that does not exist is no error."""
         ...
 
     async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:

@@ -33,9 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     streams.prepare()
     if argv is None:
         process_arguments.hide_secrets()
-    debug = "--debug" in (sys.argv if argv is None else argv)
+    given = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in given[: _dashes(given)]
     try:
-        code = _run(list(sys.argv[1:] if argv is None else argv))
+        code = _run(given)
         sys.stdout.flush()
         if argv is None:
             _end_at_once(code)
@@ -61,7 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if text is not None:
             print(text, file=sys.stderr)
             return int(text.code)
-        message = one_line(f"cockpit hit a defect: {type(error).__name__}: {error}")
+        message = one_line(
+            f"cockpit failed with an internal error: {type(error).__name__}: {error}"
+        )
         print(message, file=sys.stderr)
         print("Run the same command with --debug and report the traceback.", file=sys.stderr)
         return int(ExitCode.FAILED)
@@ -100,7 +103,7 @@ def _run(argv: list[str]) -> int:
     parser.add_argument("verb", nargs="?")
     parser.add_argument("rest", nargs=argparse.REMAINDER)
     # Argparse drops the dashes right after the verb, and then takes the command's flags for ours.
-    dashes = argv.index("--") if "--" in argv else len(argv)
+    dashes = _dashes(argv)
     first = parser.parse_args(argv[:dashes])
     name, *implied = OLD_NAMES.get(first.verb, (first.verb,))
     rest = [*implied, *first.rest, *argv[dashes:]]
@@ -135,9 +138,16 @@ def _run(argv: list[str]) -> int:
         ours, command = rest[:at], rest[at + 1 :]
     args = inner.parse_args(ours, first)
     if command:
-        args.command = command
+        if args.command:
+            inner.error(f"unrecognized arguments: {' '.join(args.command)}")
+        args.command, args.after_dashes = command, True
     args.verb = name
     return int(module.run(settled(args)))
+
+
+def _dashes(argv: Sequence[str]) -> int:
+    """Where the command after `--` begins; the end without one."""
+    return argv.index("--") if "--" in argv else len(argv)
 
 
 def help_text() -> str:
@@ -195,7 +205,10 @@ if __name__ == "__main__":
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 NO_SUCH_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
-MOVE = "Its own files are in XDG_STATE_HOME and XDG_CACHE_HOME."
+MOVE = (
+    "Check the path and its permissions. XDG_STATE_HOME and XDG_CACHE_HOME move cockpit's own "
+    "files."
+)
 
 
 def explain(error: OSError) -> CockpitError | None:
@@ -214,7 +227,7 @@ def explain(error: OSError) -> CockpitError | None:
     if not what:
         return None
     if error.errno in FORBIDDEN:
-        return NotAllowedError(f"cockpit may not use {what}.", why, MOVE)
+        return NotAllowedError(f"cockpit has no permission to use {what}.", why, MOVE)
     if error.errno in NO_SUCH_PATH:
         return CockpitError(f"cockpit cannot use {what}.", why, MOVE)
     return None

@@ -18,7 +18,7 @@ from cockpit.model.error import UsageError
 from cockpit.model.text import one_line
 
 TEMPLATE = """\
-# Cockpit's configuration. Flags beat the environment (COCKPIT_*), which beats what is here.
+# Cockpit's configuration. Flags override the environment (COCKPIT_*), which overrides this file.
 
 # profile = "prod"        # the profile to take when --profile names none
 # theme = "cockpit-light" # see: cockpit themes
@@ -28,7 +28,7 @@ TEMPLATE = """\
 # namespace = "ml"
 # cluster = "trainer"
 # read_only = true
-# protected = true        # a destructive act asks for the cluster's name
+# protected = true        # a destructive change asks for the cluster's name
 #
 # [profiles.bench]
 # address = "http://head:8265"
@@ -37,17 +37,17 @@ TEMPLATE = """\
 # local = true
 
 # [drills]
-# max_share = 0.5         # at most this share of a worker group is hit at once
+# max_share = 0.5         # at most this share of a worker group is affected at once
 # max_pods = 4
 
-# [guard]                 # of cockpit guard; [profiles.NAME.guard] beats it
+# [guard]                 # of cockpit guard; [profiles.NAME.guard] overrides it
 # hang = "observe"        # or capture, restart, replace
 # repeated_failure = "observe" # or capture, replace, cordon, stop
 
 # [recorder]
-# enabled = true          # record every run that the screen sees
+# enabled = true          # record every run that the UI shows
 # max_age_days = 90
-# max_bytes = 10000000000 # of all recordings together; the oldest go first
+# max_bytes = 10000000000 # of all recordings together; the oldest are deleted first
 
 # [context_themes]        # by the context of the cluster
 # "prod-*" = "high-contrast"
@@ -181,7 +181,7 @@ def parsed(where: Path, raw: Mapping[str, Any]) -> Configuration:
     _require_known(where, raw, _TOP, "")
     profiles = raw.get("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(p, dict) for p in profiles.values()):
-        raise _wrong(where, "profiles are tables: [profiles.NAME].")
+        raise _wrong(where, "profiles must be tables: [profiles.NAME].")
     by_name = {name: _profile(where, name, own) for name, own in profiles.items()}
     return Configuration(
         where,
@@ -201,14 +201,14 @@ def parsed(where: Path, raw: Mapping[str, Any]) -> Configuration:
 def _hooks(where: Path, raw: Mapping[str, Any]) -> Sequence[Any]:
     hooks = raw.get("hooks", [])
     if not isinstance(hooks, list) or not all(isinstance(one, dict) for one in hooks):
-        raise _wrong(where, "hooks are tables: [[hooks]].")
+        raise _wrong(where, "hooks must be tables: [[hooks]].")
     return hooks
 
 
 def _table(where: Path, raw: Mapping[str, Any], name: str, section: str = "") -> Mapping[str, Any]:
     table = raw[name]
     if not isinstance(table, dict):
-        raise _wrong(where, f"{section}{name} is a table: [{section}{name}].")
+        raise _wrong(where, f"{section}{name} must be a table: [{section}{name}].")
     return table
 
 
@@ -244,7 +244,7 @@ def _protected(
     for table in tables:
         if not (isinstance(table, dict) and all(isinstance(one, str) for one in table.values())):
             example = 'protected = { context = "prod-*" }'
-            raise _wrong(where, f"{section}protected is true or patterns: {example}.")
+            raise _wrong(where, f"{section}protected must be true, false or patterns: {example}.")
         _require_known(where, table, _PATTERN, f"{section}protected.")
         if not table:
             raise _wrong(where, f"{section}protected names no pattern: {', '.join(_PATTERN)}.")
@@ -270,20 +270,23 @@ def _require_known(
 ) -> None:
     for key in raw:
         if key not in allowed:
-            raise _wrong(where, f"{section}{one_line(key)} is no setting: {', '.join(allowed)}.")
+            raise _wrong(
+                where,
+                f"{section}{one_line(key)} is not a setting. Available: {', '.join(allowed)}.",
+            )
 
 
 def _text(where: Path, raw: Mapping[str, Any], key: str, section: str = "") -> str:
     value = raw.get(key, "")
     if not isinstance(value, str):
-        raise _wrong(where, f'{section}{key} is a text: {key} = "…".')
+        raise _wrong(where, f'{section}{key} must be a string: {key} = "…".')
     return value
 
 
 def _truth(where: Path, raw: Mapping[str, Any], key: str, section: str = "") -> bool | None:
     value = raw.get(key)
     if value is not None and not isinstance(value, bool):
-        raise _wrong(where, f"{section}{key} is true or false.")
+        raise _wrong(where, f"{section}{key} must be true or false.")
     return value
 
 

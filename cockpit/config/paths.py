@@ -89,7 +89,7 @@ def _make_own(root: Path) -> None:
     if found.st_uid != os.getuid():
         raise NotAllowedError(
             f"{root} belongs to user {found.st_uid}.",
-            "What cockpit keeps there must be yours alone.",
+            "cockpit's files there must belong to you.",
             "Set XDG_STATE_HOME and XDG_CACHE_HOME to directories of yours.",
         )
     if found.st_mode & 0o077:
@@ -98,7 +98,7 @@ def _make_own(root: Path) -> None:
         if mode & 0o077:
             raise NotAllowedError(
                 f"{root} is open to other users: its mode is {mode:o}.",
-                "Its file system does not take another mode.",
+                "Its file system does not support changing the mode.",
                 "Set XDG_STATE_HOME and XDG_CACHE_HOME to another file system.",
             )
 
@@ -112,6 +112,6 @@ def _base(variable: str, default: str) -> Path:
     except RuntimeError as error:
         raise CockpitError(
             "There is no home directory to keep files in.",
-            "HOME is not set, and this user is not in the list of users.",
+            "HOME is not set, and this user has no entry in the password database.",
             f"Set HOME, or {variable} to a directory.",
         ) from error

@@ -75,8 +75,10 @@ def stat(folder: Path) -> list[str]:
 
 
 def _born(pid: int) -> str:
+    """Empty for an unknown process, and for one that has ended and waits for its parent."""
     try:
-        return stat(Path(f"/proc/{pid}"))[19]
+        fields = stat(Path(f"/proc/{pid}"))
+        return "" if fields[0] in ("Z", "X") else fields[19]
     except (OSError, IndexError):
         return ""
 

@@ -51,7 +51,7 @@ class Reader:
         except RecursionError as error:
             raise UsageError(f"{name}: its values are nested too deeply.") from error
         except ValueError as error:  # a number of thousands of digits
-            raise UsageError(f"{name}: it is no TOML: {one_line(str(error))}") from error
+            raise UsageError(f"{name}: it is not valid TOML: {one_line(str(error))}") from error
 
     def wrong(self, path: Path, what: str, why: str = "", todo: str = "") -> UsageError:
         """The error, with the place of the path, or of as much of it as there is."""
@@ -77,7 +77,9 @@ class Reader:
     def text(self, table: Mapping[str, Any], path: Path, key: str, default: str = "") -> str:
         value = table.get(key, default)
         if not isinstance(value, str):
-            raise self.wrong((*path, key), f"{key} is {_shown(value)}.", 'It is a text: "…".')
+            raise self.wrong(
+                (*path, key), f"{key} is {_shown(value)}.", 'It must be a string: "…".'
+            )
         return value
 
     def number(
@@ -90,7 +92,7 @@ class Reader:
         fits = isinstance(value, int | float) and not isinstance(value, bool)
         if not fits or not 0 <= value <= MAX_NUMBER:
             raise self.wrong(
-                (*path, key), f"{key} is {_shown(value)}.", "It is a number from 0 to 1e12."
+                (*path, key), f"{key} is {_shown(value)}.", "It must be a number from 0 to 1e12."
             )
         return float(value)
 
@@ -102,14 +104,16 @@ class Reader:
             return None
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
             raise self.wrong(
-                (*path, key), f"{key} is {_shown(value)}.", "It is a whole number, 0 or more."
+                (*path, key), f"{key} is {_shown(value)}.", "It must be a whole number, 0 or more."
             )
         return value
 
     def truth(self, table: Mapping[str, Any], path: Path, key: str) -> bool:
         value = table.get(key, False)
         if not isinstance(value, bool):
-            raise self.wrong((*path, key), f"{key} is {_shown(value)}.", "It is true or false.")
+            raise self.wrong(
+                (*path, key), f"{key} is {_shown(value)}.", "It must be true or false."
+            )
         return value
 
     def texts(self, table: Mapping[str, Any], path: Path, key: str) -> tuple[str, ...]:
@@ -118,7 +122,9 @@ class Reader:
         found = [value] if isinstance(value, str) else value
         if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
             raise self.wrong(
-                (*path, key), f"{key} is {_shown(value)}.", 'It is a list of texts: ["…", "…"].'
+                (*path, key),
+                f"{key} is {_shown(value)}.",
+                'It must be a list of strings: ["…", "…"].',
             )
         return tuple(found)
 
@@ -128,7 +134,9 @@ class Reader:
         value = table.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise self.wrong(
-                (*path, key), f"{key} is {_shown(value)}.", f"It is a list of tables: [[{key}]]."
+                (*path, key),
+                f"{key} is {_shown(value)}.",
+                f"It must be a list of tables: [[{key}]].",
             )
         return value
 
@@ -137,12 +145,16 @@ class Reader:
         value = table.get(key, {})
         if not isinstance(value, dict):
             raise self.wrong(
-                (*path, key), f"{key} is {_shown(value)}.", f"It is a table: {key} = {{ a = 1 }}."
+                (*path, key),
+                f"{key} is {_shown(value)}.",
+                f"It must be a table: {key} = {{ a = 1 }}.",
             )
         for name, one in value.items():
             if not isinstance(one, bool | int | float | str):
                 raise self.wrong(
-                    (*path, key, name), f"{name} is {_shown(one)}.", "It is a number or a text."
+                    (*path, key, name),
+                    f"{name} is {_shown(one)}.",
+                    "It must be a number, a string, true or false.",
                 )
         return {name: _plain(one) for name, one in value.items()}
 
@@ -151,7 +163,7 @@ class Reader:
         found = _WHERE.search(text)
         line, column = (found[1], found[2]) if found and found[1] else self._lines(len(self._text))
         what = text[: found.start()] if found else text
-        return UsageError(f"{self.name}:{line}:{column}: it is no TOML: {what}.")
+        return UsageError(f"{self.name}:{line}:{column}: it is not valid TOML: {what}.")
 
     def _place(self, path: Path) -> tuple[int, int]:
         begin, end = 0, len(self._text)

@@ -53,10 +53,10 @@ ACTIONS: Mapping[Trigger, tuple[Action, ...]] = {
 EFFECT = {
     Action.OBSERVE: "report it, and change nothing",
     Action.CAPTURE: "save the stacks and collectives of all ranks, and mark the recording",
-    Action.RESTART: "SIGKILL the process of the rank that is the cause, so that Ray Train restarts "
+    Action.RESTART: "SIGKILL the process of the rank that caused it, so that Ray Train restarts "
     "the run from its newest checkpoint",
-    Action.REPLACE: "delete the pod of the rank that is the cause, with SIGKILL",
-    Action.CORDON: "cordon the Kubernetes node on which the failures were",
+    Action.REPLACE: "delete the pod of the rank that caused it, with SIGKILL",
+    Action.CORDON: "cordon the Kubernetes node on which the failures occurred",
     Action.STOP: "stop the job if a restart cannot fix the cause",
 }
 _ORDER = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
@@ -99,6 +99,8 @@ class Trouble(Struct, frozen=True):
     on_node: int = 1
     is_fixed_by_restart: bool | None = None
     """None: unknown."""
+    is_over: bool = False
+    """Its job has ended, and is not tried again."""
 
 
 class Policy(Struct, frozen=True):
@@ -140,7 +142,8 @@ class Policy(Struct, frozen=True):
     def lines(self) -> tuple[str, ...]:
         """Return the policy as text, for a confirmation."""
         limits = (
-            f"At most {format.plural(self.budget, 'change')} of the cluster an hour, once for each "
+            f"At most {format.plural(self.budget, 'change')} to the cluster per hour, once for "
+            "each "
             f"hang, and with {self.confidence.value} confidence"
         )
         lines = [
@@ -171,7 +174,7 @@ class Memory(Struct, frozen=True):
     reported: frozenset[tuple[str, str]] = frozenset()
     """Keys with the reason that was reported."""
     changes_s: tuple[float, ...] = ()
-    """When the cluster was changed."""
+    """When the cluster was changed, or may have been: the answer of a request was lost."""
     failed: tuple[tuple[str, float], ...] = ()
     """Acts that failed: their key, and when."""
 
@@ -180,13 +183,16 @@ class Memory(Struct, frozen=True):
         return replace(self, reported=self.reported | {of})
 
     def acted_on(self, decision: Decision, now_s: float) -> Memory:
-        changes = (now_s,) if decision.action.is_change else ()
-        recent = tuple(at_s for at_s in self.changes_s if now_s - at_s < HOUR_S)
-        return replace(self, acted=self.acted | {decision.trouble.key}, changes_s=recent + changes)
+        after = self._changed(now_s) if decision.action.is_change else self
+        return replace(after, acted=self.acted | {decision.trouble.key})
 
-    def failed_on(self, decision: Decision, now_s: float) -> Memory:
-        key = decision.trouble.key
-        return replace(self, failed=(*self.failed, (key, now_s)))
+    def failed_on(self, decision: Decision, now_s: float, *, may_have_changed: bool) -> Memory:
+        after = self._changed(now_s) if may_have_changed else self
+        return replace(after, failed=(*self.failed, (decision.trouble.key, now_s)))
+
+    def _changed(self, now_s: float) -> Memory:
+        recent = tuple(at_s for at_s in self.changes_s if now_s - at_s < HOUR_S)
+        return replace(self, changes_s=(*recent, now_s))
 
     def present(self, keys: Collection[str]) -> Memory:
         """A problem that ended and occurs again is reported again."""
@@ -228,7 +234,7 @@ def _obstacle(
     if why := _OBSTACLES[wanted](policy, trouble):
         return why
     if sum(now_s - at_s < HOUR_S for at_s in memory.changes_s) >= policy.budget:
-        return f"the budget of {format.plural(policy.budget, 'change')} an hour is used up"
+        return f"the budget of {format.plural(policy.budget, 'change')} per hour is used up"
     return ""
 
 
@@ -265,6 +271,8 @@ def _stop(policy: Policy, trouble: Trouble) -> str:
     if trouble.is_fixed_by_restart is not False:
         is_unknown = trouble.is_fixed_by_restart is None
         return "the cause is not known" if is_unknown else "a restart may fix the cause"
+    if trouble.is_over:
+        return "the run is over"
     return "" if trouble.job_id else "the job of the run is not known"
 
 

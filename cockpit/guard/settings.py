@@ -38,5 +38,5 @@ def parse(table: Mapping[str, Any], of: str = "the configuration") -> Policy:
     for key, choices in _CHOICES.items():
         if values.get(key, next(iter(choices))) not in choices:
             what = f"{prefix}{key} is not understood: {one_line(repr(table[key]))}."
-            raise UsageError(what, f"It is one of: {', '.join(choices)}.", todo)
+            raise UsageError(what, f"It must be one of: {', '.join(choices)}.", todo)
     return Policy(**values)

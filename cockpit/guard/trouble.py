@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cockpit.drills.plan.warnings import no_restart
 from cockpit.guard.policy import HOUR_S, Target, Trigger, Trouble
@@ -15,10 +16,13 @@ from cockpit.insight.hang.verdict import last_verdict, verdict
 from cockpit.insight.metrics.progress import is_believed
 from cockpit.model.cluster import Pod, PodPhase
 from cockpit.store.run import AttemptView, RunView
+from cockpit.store.selectors import retried_job
 from cockpit.store.store import Store
 
 STALE_S = 30.0
 """Nothing is concluded from telemetry that is older."""
+JUDGED = 50
+"""Attempts before the newest that are judged with those of the last hour."""
 SETTLE_S = 10.0
 """After the end of an attempt: its logs are read by then."""
 _IN_CODE = (Kind.SKIPPED, Kind.MISMATCH, Kind.DEADLOCK)
@@ -159,7 +163,11 @@ class Failures(Struct):
                 if ended_badly(one) and one.ended_s is not None and one.ended_s >= since_s
             }
             if len(ended_s) >= least and now_s - max(ended_s.values()) >= SETTLE_S:
-                causes = [one for one in self.judge(store, run) if one.attempt in ended_s]
+                # A run that has failed for days has thousands, and this is done once a second.
+                first = min(*ended_s, max(run.attempts) - JUDGED)
+                newest = {n: view for n, view in run.attempts.items() if n >= first}
+                recent = replace(run, attempts=newest)
+                causes = [one for one in self.judge(store, recent) if one.attempt in ended_s]
                 if causes:
                     found.append(self._trouble(store, run, causes))
         return found
@@ -167,7 +175,8 @@ class Failures(Struct):
     def _trouble(self, store: Store, run: RunView, causes: Sequence[Cause]) -> Trouble:
         last, of = causes[-1], [self._targets(run, cause) for cause in causes]
         first = of[-1][0] if of[-1] else None
-        where = "" if first is None else first.node or first.uid or first.pod
+        # By UID: another node may have the name of a deleted one, and its failures are new.
+        where = "" if first is None else first.node_uid or first.node or first.uid or first.pod
         is_fixed = None if last.category is Category.UNKNOWN else last.advice is Advice.RESTART
         return Trouble(
             Trigger.REPEATED_FAILURE,
@@ -181,10 +190,11 @@ class Failures(Struct):
             job_id=run.submission_id,
             no_restart=no_restart(store, run),
             on_pod=sum({it.uid for it in one} == {first.uid} for one in of) if first else 0,
-            on_node=sum({it.node for it in one} == {first.node} for one in of)
+            on_node=sum({_node_of(it) for it in one} == {_node_of(first)} for one in of)
             if first and first.node
             else 0,
             is_fixed_by_restart=is_fixed,
+            is_over=run.state.is_over and retried_job(store, run) is None,
         )
 
     def _targets(self, run: RunView, cause: Cause) -> tuple[Target, ...]:
@@ -192,3 +202,7 @@ class Failures(Struct):
         placed = self._placed.get((run.id, cause.attempt or 0), ())
         found = tuple(target for target in placed if target.rank in cause.ranks)
         return found or tuple(target for target in placed if cause.pod and target.pod == cause.pod)
+
+
+def _node_of(target: Target) -> tuple[str, str]:
+    return target.node, target.node_uid

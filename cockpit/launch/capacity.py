@@ -40,7 +40,12 @@ def _per_pod(there: Resources, each: Mapping[str, float]) -> int:
     counts = {"CPU": there.cpus, "GPU": there.gpus}
     if not each:
         return math.ceil(max(counts.values()))
-    return min(int(counts[name] / count) for name, count in each.items())
+    return min(times(counts[name], count) for name, count in each.items())
+
+
+def times(there: float, each: float) -> int:
+    """How often `each` fits; 0.6 / 0.2 is a little below 3."""
+    return int(there / each + 1e-9)
 
 
 def reserved(spec: LaunchSpec) -> dict[str, float]:
@@ -82,5 +87,8 @@ def beside(jobs: Sequence[Job]) -> str:
     if not others:
         return ""
     which = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
-    runs = verb(len(others), "run")
-    return f"{which} {runs} there too: a rank waits until a CPU or GPU is free (cockpit jobs)."
+    runs = verb(len(others), "are")
+    return (
+        f"{which} {runs} also running on this cluster: a rank waits until a CPU or GPU is free. "
+        "See: cockpit jobs"
+    )

@@ -28,9 +28,9 @@ INSTALLERS = ("pip", "uv", "conda")
 OWN_FIELDS = ("env_vars", "working_dir", "py_modules")
 """Fields that cockpit adds to."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {f"{unit}i": 1024**power for power, unit in enumerate("KMGT", start=1)}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?)?B?")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(k|[KMGT]i?)?B?")
 _LOCAL = re.compile(r"(-e|--editable|-r|--requirement|-c|--constraint|\.{0,2}/|file:)", re.I)
 """How a line of a requirements file that names another local file or folder begins."""
 

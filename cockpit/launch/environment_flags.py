@@ -7,7 +7,7 @@ import argparse
 from msgspec.structs import replace
 
 from cockpit.config.repeatable_flag import repeatable
-from cockpit.format import bytes_text, number, plural, verb
+from cockpit.format import bytes_text, number, plural
 from cockpit.launch import environment
 from cockpit.launch.environment import AS_DEFAULT, JobEnvironment
 from cockpit.model.driver import DriverResources
@@ -71,7 +71,7 @@ def given(args: argparse.Namespace) -> JobEnvironment:
 def _driver(args: argparse.Namespace) -> DriverResources:
     for flag, value in (("--driver-cpus", args.driver_cpus), ("--driver-gpus", args.driver_gpus)):
         if value is not None and value < 0:
-            raise UsageError(f"{flag} {value:g} is below 0.")
+            raise UsageError(f"{flag} must be 0 or more.")
     memory = args.driver_memory
     return DriverResources(
         args.driver_cpus,
@@ -88,9 +88,8 @@ def plan(wants: JobEnvironment) -> list[str]:
         lines.append(f"Set {', '.join(wants.env_vars)} in its environment.")
     if secrets := [name for name, value in wants.env_vars.items() if _is_secret(name, value)]:
         lines.append(
-            f"{', '.join(secrets)} {verb(len(secrets), 'look')} like a secret: "
-            "everyone who may list jobs on the cluster can read it. Set it in the environment of "
-            "the pods instead."
+            f"Possible secrets: {', '.join(secrets)}. Everyone who can list jobs on the cluster "
+            "can read them. Set them in the environment of the pods instead."
         )
     if installs := wants.installs:
         lines.append(f"Install packages on each node with {masked(installs)}.")

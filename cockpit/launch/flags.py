@@ -36,6 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "command", nargs="*", help="after --: any command, run in a copy of this folder"
     )
+    parser.set_defaults(after_dashes=False)
     parser.add_argument("--workers", type=int, metavar="N", help="training workers (ranks)")
     repeatable(parser, "--set", "KEY=VALUE", "a setting of the job")
     parser.add_argument(
@@ -59,9 +60,13 @@ def _recovery(parser: argparse.ArgumentParser) -> None:
 def of_new_cluster(parser: argparse._ActionsContainer) -> None:
     """The flags of a cluster that is created for the job."""
     parser.add_argument(
-        "--own-cluster", action="store_true", help="RayJob: run on a new cluster, a copy of this"
+        "--own-cluster",
+        action="store_true",
+        help="RayJob: run on a new cluster, a copy of this one",
     )
-    repeatable(parser, "--replicas", "GROUP=N", "RayJob: the worker groups of its own cluster")
+    repeatable(
+        parser, "--replicas", "GROUP=N", "RayJob: replicas of a worker group of its own cluster"
+    )
     parser.add_argument(
         "--image", default="", metavar="IMAGE", help="RayJob: the image of its own cluster's pods"
     )
@@ -82,7 +87,9 @@ def of_rayjob(parser: argparse._ActionsContainer) -> None:
         metavar="S",
         help="RayJob: delete its own cluster S seconds after the end",
     )
-    parser.add_argument("--deadline", type=int, metavar="S", help="RayJob: end it after S seconds")
+    parser.add_argument(
+        "--deadline", type=int, metavar="S", help="RayJob: stop the job after S seconds"
+    )
     parser.add_argument(
         "--retries", type=int, default=0, metavar="N", help="RayJob: number of retries"
     )
@@ -96,6 +103,11 @@ def spec(args: argparse.Namespace) -> LaunchSpec:
 def _spec(args: argparse.Namespace) -> LaunchSpec:
     wants = environment_flags.given(args)
     if args.command:
+        if args.job and args.after_dashes:
+            raise UsageError(
+                f"{args.job} and a command after -- cannot be launched together.",
+                todo="Leave out one of them.",
+            )
         if args.set or args.settings or args.workers is not None:
             raise UsageError(
                 "--set, --settings and --workers are for bundled jobs, not for a command."
@@ -106,7 +118,7 @@ def _spec(args: argparse.Namespace) -> LaunchSpec:
     name = args.job or (given.job if given else "")
     if not name:
         raise UsageError(
-            "Nothing was named to launch.",
+            "cockpit launch needs a job or a command.",
             f"Bundled jobs: {', '.join(sorted(job.name for job in bundled_jobs()))}.",
             "cockpit launch --list, or: cockpit launch -- python train.py",
         )
@@ -135,13 +147,13 @@ def options(args: argparse.Namespace) -> RayJobOptions | None:
         flag = flag or ("--ttl" if args.ttl is not None else "")
         if flag and not given.own_cluster:
             raise UsageError(
-                f"{flag} is for a cluster of the job's own.",
+                f"{flag} requires --own-cluster.",
                 "The current cluster is not changed.",
                 "Add --own-cluster, or scale this one: cockpit scale GROUP N",
             )
         if args.retries and not given.own_cluster:
             raise UsageError(
-                "--retries is for a cluster of the job's own.",
+                "--retries requires --own-cluster.",
                 "KubeRay refuses retries of a RayJob on a RayCluster that exists.",
                 "Add --own-cluster, or omit --retries: the run itself restarts after a lost pod.",
             )

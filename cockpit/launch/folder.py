@@ -28,7 +28,7 @@ SKIPPED = frozenset(
     {".git", ".hg", ".svn", ".venv", "venv", "node_modules", ".tox", ".nox", ".idea", ".vscode"}
     | {"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints"}
 )
-SKIPPED_FILES = ("*.pyc", "*.pyo", ".ds_store", "*.swp")
+SKIPPED_FILES = ("*.pyc", "*.pyo", ".ds_store", "*.sw[op]")
 _SECRET = re.compile(
     r"""
     \.env([-_.].+)? | .+\.env | \.envrc | [._]netrc | \.git-credentials | \.htpasswd | \.my\.cnf
@@ -45,6 +45,8 @@ _SECRET = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 """Names of files and folders that usually hold credentials."""
+_COPY = re.compile(r"#?(.+?)(?:#|~|\.(?:bak|backup|old|orig|save))*", re.IGNORECASE | re.DOTALL)
+"""What editors and `cp` name a copy of a file."""
 EXAMPLES = (".env.example", ".env.sample", ".env.template")
 IGNORE_FILES = (".gitignore", ".rayignore")
 WITHOUT_GITIGNORE = "RAY_RUNTIME_ENV_IGNORE_GITIGNORE"
@@ -111,13 +113,24 @@ def folder(directory: Path, *, ignore_files: bool = True) -> Folder:
             if why := _why_not(root, path, rules, is_folder=False):
                 left_out.append(LeftOut(relative, why))
             elif path.is_file():  # no sockets, pipes or broken links
+                _require_utf8(relative)
                 files.append(File(relative, path, path.stat().st_size))
     return Folder(directory, tuple(files), tuple(left_out))
 
 
 def is_secret(name: str) -> bool:
-    """Whether a file or folder of that name usually holds credentials."""
-    return _SECRET.fullmatch(name) is not None and name.lower() not in EXAMPLES
+    """Whether a file or folder of that name, or a copy of one, usually holds credentials."""
+    copied = _COPY.fullmatch(name)
+    names = (name, copied[1]) if copied else (name,)
+    return any(map(_SECRET.fullmatch, names)) and name.lower() not in EXAMPLES
+
+
+def _require_utf8(name: str) -> None:
+    if any("\ud800" <= letter <= "\udfff" for letter in name):
+        raise UsageError(
+            f"The name of file {one_line(name)} is not UTF-8, and no package can have it.",
+            todo="Rename it, or exclude its folder in .rayignore.",
+        )
 
 
 def _is_skipped(name: str) -> bool:
@@ -132,7 +145,7 @@ def _why_not(root: Path, path: Path, rules: Sequence[_Rule], *, is_folder: bool)
         return Why.IGNORED
     if not path.is_symlink():
         return None
-    target = path.resolve()
+    target = Path(os.path.realpath(path))  # unlike `resolve`, it takes links in a circle
     if is_folder or not target.is_relative_to(root):
         return Why.LINK
     relative = target.relative_to(root)
@@ -240,13 +253,15 @@ def summary(chosen: Folder, config_map: str = "") -> list[str]:
         f"{where}; --dry-run lists them."
     ]
     if is_large(chosen):
-        lines.append(f"That is more than {ASK_ABOVE_BYTES // 10**6} MB: .rayignore excludes data.")
+        lines.append(
+            f"That is more than {ASK_ABOVE_BYTES // 10**6} MB: exclude data in .rayignore."
+        )
     for why in Why:
         names = [one_line(item.name) for item in chosen.left_out if item.why is why]
         if names:
             more = ", …" if len(names) > NAMED else ""
             named = ", ".join(names[:NAMED])
-            lines.append(f"Left out ({why}): {len(names)}: {named}{more}")
+            lines.append(f"Left out {len(names)} ({why}): {named}{more}")
     return lines
 
 

@@ -114,11 +114,11 @@ class BundledJob(Struct, frozen=True):
     def require(self, setting: JobSetting, text: str) -> None:
         """Raises UsageError for a value that the job would not take."""
         if complaint := setting.complaint(text):
-            about = f"is {setting.help} (default {setting.default_text or 'empty'})"
+            about = f"{setting.help} (default {setting.default_text or 'empty'})"
             if setting.choices:
-                about = f"is one of {', '.join(setting.choices)}"
+                about = f"one of {', '.join(setting.choices)}"
             raise UsageError(
-                f"{setting.name}={text} {complaint}", f"{self.name}: {setting.name} {about}"
+                f"{setting.name}={text} {complaint}", f"{self.name}: {setting.name}: {about}"
             )
 
 

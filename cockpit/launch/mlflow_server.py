@@ -47,8 +47,8 @@ def plan(spec: LaunchSpec, settings: MlflowSettings, backend: str) -> list[str]:
         return []
     if not _is_reached(settings, backend):
         return [
-            f"MLflow at {settings.url} is on this host: the job uses the server of its cluster, "
-            "if there is one."
+            f"MLflow at {settings.url} is on this host, where the job cannot reach it: it uses the "
+            "server of its cluster, if there is one."
         ]
     if spec.environment.env_vars.get(URI_VARIABLE) != settings.url:
         return []

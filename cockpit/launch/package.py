@@ -45,9 +45,9 @@ def training_directory() -> Path:
     places = list(found.submodule_search_locations or ()) if found else []
     if not places:
         raise CockpitError(
-            "The package `training` is not installed",
-            "the bundled jobs and the telemetry callback come from it",
-            "reinstall cockpit",
+            "The package training is not installed.",
+            "The bundled jobs and the telemetry callback are part of it.",
+            "Reinstall cockpit.",
         )
     return Path(places[0])
 
@@ -56,10 +56,15 @@ def package_directory(directory: Path, *, inside: str = "", ignore_files: bool =
     """What `folder` chooses below `directory`, in a folder `inside` of the package when one is
     named. Raises UsageError when it is larger than Ray takes.
     """
-    return _package(_named(folder(directory, ignore_files=ignore_files), inside))
+    return package_folder(folder(directory, ignore_files=ignore_files), inside=inside)
 
 
-def package_together(directory: Path | None, *, with_training: bool, inside: str = "") -> Package:
+def package_folder(chosen: Folder, *, inside: str = "") -> Package:
+    """As `package_directory`, of files that are chosen already."""
+    return _package(_named(chosen, inside))
+
+
+def package_together(chosen: Folder | None, *, with_training: bool, inside: str = "") -> Package:
     """Package the user's code (None: none) and the `training` package as one working directory.
 
     For a file that both contain, the user's is used. Raises UsageError above Ray's size limit.
@@ -67,8 +72,8 @@ def package_together(directory: Path | None, *, with_training: bool, inside: str
     files: dict[str, Path] = {}
     if with_training:
         files = _named(folder(training_directory(), ignore_files=False), "training")
-    if directory is not None:
-        files |= _named(folder(directory))
+    if chosen is not None:
+        files |= _named(chosen)
     return _package({str(Path(inside, name)): path for name, path in sorted(files.items())})
 
 
@@ -102,10 +107,10 @@ def _require_size(chosen: Folder) -> None:
     largest = sorted(chosen.files, key=lambda file: -file.size_bytes)[:3]
     named = ", ".join(f"{file.name} ({file.size_bytes >> 20} MiB)" for file in largest)
     raise UsageError(
-        f"{chosen.directory} has {chosen.size_bytes >> 20} MiB; "
-        f"a job can bring {SIZE_LIMIT_BYTES >> 20} MiB",
-        f"the largest are {named}",
-        "name what it does not need in .rayignore, and read data from shared storage",
+        f"{chosen.directory} is {chosen.size_bytes >> 20} MiB; "
+        f"the limit for a job is {SIZE_LIMIT_BYTES >> 20} MiB.",
+        f"Largest files: {named}.",
+        "Exclude what the job does not need in .rayignore, and read data from shared storage.",
     )
 
 

@@ -45,7 +45,7 @@ def rayjob_spec(spec: LaunchSpec, options: RayJobOptions) -> RayJobSpec:
     """
     for what, seconds in (("--ttl", options.ttl_s), ("--deadline", options.deadline_s)):
         if seconds is not None and seconds < (1 if what == "--deadline" else 0):
-            raise UsageError(f"{what} {seconds} is no number of seconds to wait.")
+            raise UsageError(f"{what} {seconds} is too small.")
     wants = spec.environment
     package = _package(spec, own_cluster=options.own_cluster)
     working_dir = "" if options.own_cluster else package.uri
@@ -97,7 +97,7 @@ def _package(spec: LaunchSpec, *, own_cluster: bool) -> Package:
     if spec.directory is None and not own_cluster:
         return package_training()  # the same that a submission has
     return package_together(
-        spec.directory,
+        spec.chosen(),
         with_training=not spec.has_own_training,
         inside=FOLDER if own_cluster else "",
     )

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from cockpit.launch import submission
 from cockpit.launch.submission import LaunchSpec
-from cockpit.model.error import UnreachableError
+from cockpit.model.error import UnreachableError, ended
 from cockpit.model.run import Job, JobStatus
 from cockpit.sources.polling.backoff import Backoff
 from cockpit.sources.polling.pause import pause
@@ -77,7 +77,7 @@ async def submit_and_resubmit(
         except (UnreachableError, AnswerError) as error:
             if away != error.what:
                 away = error.what
-                log(f"{error.what}: waiting for it.")
+                log(f"{ended(error.what)} Waiting for it.")
             await pause(backoff.failed(), sleep)
             continue
         backoff.worked()
@@ -128,6 +128,7 @@ async def _again(
         spec,
         submission_id=submission.new_submission_id(name),
         metadata={**spec.metadata, submission.RESUMED_FROM: spec.submission_id},
+        uploads=None,  # hours later, some of those files may be deleted
     )
     log(f"The cluster lost {spec.submission_id}; it continues as {again.submission_id}.")
     on_submit(again.submission_id)

@@ -57,7 +57,9 @@ def decoded(read_bytes: Callable[[], bytes], name: str) -> str:
     try:
         return read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name} is no text.", f"{error.reason} at byte {error.start}.") from error
+        raise UsageError(
+            f"{name} is not UTF-8 text.", f"{error.reason} at byte {error.start}."
+        ) from error
     except OSError as error:
         raise UsageError(f"{name} cannot be read.", f"{error.strerror}.") from error
 
@@ -70,12 +72,12 @@ def parsed(text: str, name: str) -> SettingsFile:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{name} is not {kind}.", f"{one_line(str(error))}.") from error
     if not isinstance(raw, dict):
-        raise UsageError(f"{name} is no table of settings.", todo=f"For example: {_EXAMPLE}")
+        raise UsageError(f"{name} is not a table of settings.", todo=f"For example: {_EXAMPLE}")
     job, settings = "", raw
     if isinstance(raw.get("settings"), dict):
         job, settings = raw.get("job", ""), raw["settings"]
         if not isinstance(job, str):
-            raise UsageError(f"job in {name} is no name.", todo=f"For example: {_EXAMPLE}")
+            raise UsageError(f"job in {name} is not a string.", todo=f"For example: {_EXAMPLE}")
     if not settings:
         raise UsageError(f"{name} has no settings.", todo=f"For example: {_EXAMPLE}")
     texts = {_key(key): _text(name, key, value) for key, value in settings.items()}

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 
 from cockpit.launch.closest_name import did_you_mean
 from cockpit.launch.environment import AS_DEFAULT, JobEnvironment, is_uri
+from cockpit.launch.folder import Folder, folder
 from cockpit.launch.job import bundled_job, flags
-from cockpit.launch.package import Package, cached_package, package_directory, package_training
+from cockpit.launch.package import Package, cached_package, package_folder, package_training
 from cockpit.model.clock import server_time
 from cockpit.model.decoding import limited_json
 from cockpit.model.driver import DriverResources
@@ -64,6 +65,15 @@ class LaunchSpec(Struct, frozen=True):
     """Its variables win over the defaults, and CALLBACKS is added to."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     recovery: RecoveryProfile = FAST
+    uploads: Folder | None = None
+    """The files of `directory` that the user has confirmed; None: those of the time of the launch.
+    """
+
+    def chosen(self) -> Folder | None:
+        """The files to upload; None without a `directory`. Reads it, unless `uploads` is set."""
+        if self.directory is None:
+            return None
+        return self.uploads or folder(self.directory)
 
     @property
     def command(self) -> str:
@@ -119,7 +129,9 @@ def bundled_spec(
     given = {key.replace("-", "_"): value for key, value in (settings or {}).items()}
     if workers is not None:
         if not job.has("workers"):
-            raise UsageError(f"The job {name} has no number of workers to choose")
+            raise UsageError(
+                f"Job {name} has a fixed number of workers.", todo="Leave out --workers."
+            )
         given["workers"] = str(workers)
     submission_id = submission_id or new_submission_id(name)
     if job.has("run_name"):
@@ -170,7 +182,7 @@ def new_submission_id(name: str) -> str:
 async def launch(dashboard: Dashboard, spec: LaunchSpec) -> Job:
     """Upload what the cluster does not have yet, submit, and return the job as Ray lists it."""
     training = package_training()
-    own = package_directory(spec.directory) if spec.directory is not None else None
+    own = package_folder(chosen) if (chosen := spec.chosen()) is not None else None
     with_training = not spec.has_own_training
     for package in filter(None, (own, training if with_training else None)):
         await _provide(dashboard, package)
@@ -221,7 +233,7 @@ async def resume(dashboard: Dashboard, job_id: str) -> Job:
     """
     job = await find(dashboard, job_id)
     if not job.status.is_over:
-        raise UsageError(f"{job_id} is {job.status}", todo=f"stop it first: cockpit stop {job_id}")
+        raise UsageError(f"{job_id} is {job.status}", todo=f"Stop it first: cockpit stop {job_id}")
     before = await dashboard.submission(job_id)
     for uri in filter(None, (before.working_dir, *before.py_modules)):
         await _provide_again(dashboard, job_id, uri)
@@ -266,7 +278,7 @@ async def delete(dashboard: Dashboard, job_id: str) -> None:
     """
     job = await find(dashboard, job_id)
     if not job.status.is_over:
-        raise UsageError(f"{job_id} is {job.status}", todo=f"stop it first: cockpit stop {job_id}")
+        raise UsageError(f"{job_id} is {job.status}", todo=f"Stop it first: cockpit stop {job_id}")
     await dashboard.delete(job_id)
     since_end_s = max(0.0, server_time() - (job.ended_s or 0.0))  # by two clocks
     looks_until_s = time.monotonic() + RETURNS_WITHIN_S - since_end_s
@@ -286,8 +298,8 @@ async def find(dashboard: Dashboard, job_id: str) -> Job:
         ids = [job.id for job in await dashboard.jobs()]
         raise MissingError(
             f"There is no job {job_id!r}{did_you_mean(job_id, ids)}",
-            "" if ids else "this cluster has no jobs",
-            "cockpit jobs lists them",
+            "" if ids else "This cluster has no jobs.",
+            "cockpit jobs lists the jobs.",
             status=404,
         ) from error
 
@@ -297,7 +309,7 @@ async def _submit(dashboard: Dashboard, submission: Submission) -> Job:
         return await dashboard.job(await dashboard.submit(submission))
     except AnswerError as error:
         raise AnswerError(
-            f"Ray did not take the job {submission.submission_id}",
+            f"Ray rejected job {submission.submission_id}.",
             masked(error.why),  # Ray repeats what it was sent
             error.todo,
             status=error.status,
@@ -318,7 +330,7 @@ async def _provide_again(dashboard: Dashboard, job_id: str, uri: str) -> None:
         await _provide(dashboard, package)
     elif not await dashboard.has_package(package.name):
         raise CockpitError(
-            f"The code of {job_id} is not on the cluster any more",
-            f"{uri} was dropped after the job ended, and was not launched from here",
-            "launch it again from the folder that it came from",
+            f"The code of job {job_id} is no longer on the cluster.",
+            f"Ray deleted {uri} after the job ended, and this host has no copy.",
+            "Launch the job again from its source directory.",
         )

@@ -274,6 +274,23 @@ class Capability(Struct, frozen=True):
     why_not: str = ""
 
 
+ACTIONS = {
+    "scale": "scale this cluster",
+    "delete_pod": "delete pods here",
+    "exec": "run commands in pods here",
+    "logs": "read the logs of pods here",
+    "launch": "reach the dashboard, which is needed to submit and stop jobs",
+    "rayjob": "create or delete RayJobs here",
+    "suspend": "suspend or resume this cluster",
+    "cordon": "cordon Kubernetes nodes",
+    "manifest": "read objects here",
+    "describe": "describe objects here",
+    "evict": "evict pods here",
+    "isolate": "create network policies here",
+}
+"""What each verb of `Backend.capabilities` does, after `permission to`."""
+
+
 class ClusterPattern(Struct, frozen=True):
     """Glob patterns (`*`, `?` and `[…]`, as in a shell) that a cluster must match, all of them."""
 

@@ -31,8 +31,13 @@ class CockpitError(Exception):
         self.what, self.why, self.todo = what, why, todo
 
     def __str__(self) -> str:
-        lines = [_ended(line) for line in map(_joined, (self.what, self.why)) if line]
+        lines = [ended(line) for line in map(_joined, (self.what, self.why)) if line]
         return "\n".join([*lines, _joined(self.todo)] if self.todo else lines)
+
+    @property
+    def what_and_why(self) -> str:
+        """On one line, each with a full stop."""
+        return " ".join(ended(line) for line in map(_joined, (self.what, self.why)) if line)
 
 
 def _joined(text: str) -> str:
@@ -40,7 +45,7 @@ def _joined(text: str) -> str:
     return " ".join(part.strip() for part in text.splitlines())
 
 
-def _ended(line: str) -> str:
+def ended(line: str) -> str:
     """Return it with a full stop: a library's message may share a line with the next sentence."""
     return line if line.endswith((".", ":", "!", "?", "…")) else f"{line}."
 

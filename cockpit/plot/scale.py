@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 
+POWER_AT_MOST = 307
+"""A float cannot hold nine times a higher power of ten; a metric may be near its limits."""
+LEAST_SPAN = 1e-300
+"""Parts of a smaller one may be 0."""
+
 
 def nice_step(span: float, parts: int) -> float:
     """1, 2 or 5 times a power of ten, such that about `parts` of them make the span."""
-    if not span > 0 or not math.isfinite(span):
+    if not span > LEAST_SPAN or not math.isfinite(span):
         return 1.0
     raw = span / max(1, parts)
     power = 10.0 ** math.floor(math.log10(raw))
@@ -38,10 +43,10 @@ def y_range(low: float, high: float, rows: int) -> tuple[float, float, list[floa
         pad = abs(low) * 0.05 or 1.0
         low, high = low - pad, high + pad
     span = high - low
-    if not math.isfinite(span):
+    margin = span * 0.02
+    if not (math.isfinite(low - margin) and math.isfinite(high + margin)):
         return low, high, []
     step = nice_step(span, max(2, rows // 3))
-    margin = span * 0.02
     bottom, top = low - margin, high + margin
     if 0 <= low < 0.25 * span:
         bottom = 0.0
@@ -61,7 +66,9 @@ def log_range(low: float, high: float, rows: int) -> tuple[float, float, list[fl
         bottom, top = bottom - 0.1, top + 0.1
     margin = (top - bottom) * 0.02
     bottom, top = bottom - margin, top + margin
-    powers = range(math.ceil(bottom - 1), math.floor(top) + 1)
+    powers = range(
+        max(-POWER_AT_MOST, math.ceil(bottom - 1)), min(POWER_AT_MOST, math.floor(top)) + 1
+    )
     room = max(2, rows // 2)
     ticks = [0.0]
     for factors in ((1, 2, 3, 4, 5, 6, 7, 8, 9), (1, 2, 5), (1,)):

@@ -86,14 +86,18 @@ async def exchange(
         except ValueError as error:
             return Answer(late=one_line(str(error)))
 
-    for begin in range(0, len(pods), AT_ONCE):
-        group = pods[begin : begin + AT_ONCE]
+    rest, linked = list(pods), list[Pod]()
+    while rest:
+        count = AT_ONCE - len(linked)
+        group, rest = [*linked, *rest[:count]], rest[count:]
         names = [f"{marker}-{pod.name}" for pod in group]
         others = [*names[1:], names[0]]
         left_s = max(0.1, ends_s - time.monotonic())
         asked = (ask(*each, left_s) for each in zip(group, names, others, strict=True))
         answers = await asyncio.gather(*asked)
         found |= {pod.name: answer for pod, answer in zip(group, answers, strict=True)}
+        # One pod takes part again: groups may use different buckets, and none may be of one pod.
+        linked = [pod for pod in group if found[pod.name].was_read][:1]
     return found
 
 

@@ -21,8 +21,10 @@ from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
 from cockpit.preflight.facts import Facts
 
+AT_ONCE = 32
+"""Pods that are measured at the same time: each is a connection to the API server."""
 LIMIT_S = 120.0
-"""For all pairs, with the imports of torch."""
+"""For all pairs of these pods, with the imports of torch."""
 WAIT_S = 30.0
 """For a peer, which may still import torch."""
 MOST_ROUNDS = 15
@@ -58,9 +60,24 @@ async def measure(
 ) -> list[Pair]:
     """Measure each pair of pods, pairs without a common pod at the same time.
 
-    With NCCL if every pod has a GPU, else with gloo on the CPU.
+    With NCCL if every pod has a GPU, else with gloo on the CPU. More than AT_ONCE pods are measured
+    in groups, one after the other, for `limit_s` each. If all pairs of the first group fail, the
+    others are not measured.
     """
     kind = "nccl" if all(facts[pod.name].gpus for pod in pods) else "gloo"
+    count = math.ceil(len(pods) / AT_ONCE)
+    found: list[Pair] = []
+    for first in range(count):
+        # Not pods in sequence: the last group might be a single one.
+        found += await _measure_group(backend, pods[first::count], kind, limit_s)
+        if all(pair.error for pair in found):
+            break  # the others would wait as long
+    return found
+
+
+async def _measure_group(
+    backend: Backend, pods: Sequence[Pod], kind: str, limit_s: float
+) -> list[Pair]:
     meetings: dict[str, list[dict[str, Any]]] = {pod.name: [] for pod in pods}
     planned: list[tuple[str, str]] = []
     port = FIRST_PORT + secrets.randbelow(LAST_PORT - FIRST_PORT - len(pods) * MOST_ROUNDS)

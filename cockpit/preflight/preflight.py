@@ -130,12 +130,12 @@ def findings(
     facts = answered(answers)
     yield from placement.ready(target)
     if no_exec:
-        found = f"Versions, modules, storage, /dev/shm and clocks: {no_exec}"
-        yield Finding("pods from inside", State.SKIPPED, found)
+        found = f"Versions, modules, storage, /dev/shm and clocks not checked: {no_exec}"
+        yield Finding("pod probe", State.SKIPPED, found)
     elif mute := {pod: of.error for pod, of in answers.items() if of.facts is None}:
         why = next(iter(mute.values()))
-        found = f"{listed(mute)} not checked from inside: {one_line(why)}"
-        yield Finding("pods from inside", State.WARNING, found, pods=tuple(mute))
+        found = f"could not probe {listed(mute)}: {one_line(why)}"
+        yield Finding("pod probe", State.WARNING, found, pods=tuple(mute))
     head = target.head.name if target.head is not None else ""
     yield from software.versions(facts, head)
     yield from software.modules(facts, demand)
@@ -183,7 +183,7 @@ async def _why_no_exec(backend: Backend, timeout_s: float) -> str:
         async with asyncio.timeout(timeout_s):
             able = (await backend.capabilities()).get("exec")
     except TimeoutError:
-        return f"the permission to run commands is not known after {in_seconds(timeout_s)}."
+        return f"the permission check did not finish within {in_seconds(timeout_s)}."
     except CockpitError as error:
         return one_line(error.what)
     if able is None or able.allowed:

@@ -12,11 +12,16 @@ import fcntl
 import json
 import os
 import sqlite3
+import time
 import zlib
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from cockpit.config.process_identity import ProcessId, ProcessState
 from cockpit.model.decoding.limited_json import loads
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
@@ -27,6 +32,9 @@ VERSION = 1
 TORN = (sqlite3.DatabaseError, UnicodeDecodeError)
 """Errors when reading a damaged file: sqlite3 cannot decode the message of a damaged schema."""
 CACHE_KIB = 256
+LOCK_TRIES = 5
+LOCK_WAIT_S = 0.02
+"""Between them: `is_held` has the lock for an instant."""
 BODY_AT_MOST = 256 << 20
 """Bytes of lines that one batch may hold: more is not a batch but a trap."""
 
@@ -134,6 +142,16 @@ def check(db: sqlite3.Connection, path: Path) -> None:
         )
 
 
+def parts(path: Path) -> list[Path]:
+    """The file, and SQLite's temporary files, which exist between commits."""
+    return [path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "-journal"))]
+
+
+def remove(path: Path) -> None:
+    for part in parts(path):
+        part.unlink(missing_ok=True)
+
+
 def pack(lines: Iterable[str], level: int) -> bytes:
     return zlib.compress("\n".join(lines).encode(errors="replace"), level)
 
@@ -167,34 +185,59 @@ class LockedError(Exception):
     """Another process holds the lock."""
 
 
+OWNER_BYTES = 4_096
+"""More than the description of a process has."""
+
+
 class Lock:
-    """A lock on a separate file: SQLite releases its own locks at each commit."""
+    """A lock on a separate file: SQLite releases its own locks at each commit.
+
+    The file names the process, which keeps the recording with no descriptor after `suspend`.
+    """
 
     def __init__(self, recording: Path) -> None:
         self.path = recording.with_name(f".{recording.name}.lock")
         self._fd: int | None = None
+        self._is_suspended = False
 
-    def take(self) -> None:
+    def take(self, tries: int = LOCK_TRIES) -> None:
         """Raises LockedError, or OSError where no file can be made."""
         if self._fd is not None:
             return
+        refused, own = 0, ProcessId.own()
         while True:
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # The process that had it before may have removed the file between the two calls.
                 if os.fstat(fd).st_nlink:
-                    self._fd = fd
+                    _own(fd, own)
+                    self._fd, self._is_suspended = fd, False
                     return
             except BlockingIOError as error:
-                os.close(fd)
-                raise LockedError from error
+                refused += 1
+                if refused >= tries:
+                    os.close(fd)
+                    raise LockedError from error
             except BaseException:
                 os.close(fd)
                 raise
             os.close(fd)
+            if refused:
+                time.sleep(LOCK_WAIT_S)
+
+    def suspend(self) -> None:
+        """Close the file. Until `release`, or the end of the process, others cannot take it."""
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
+            self._is_suspended = True
+            os.close(fd)
 
     def release(self) -> None:
+        if self._is_suspended:
+            self._is_suspended = False
+            with suppress(LockedError):  # another recorder of this process has it
+                self.take(1)
         if self._fd is not None:
             fd, self._fd = self._fd, None
             try:
@@ -204,17 +247,38 @@ class Lock:
 
 
 def is_held(recording: Path) -> bool:
-    """Whether a recorder writes this file now."""
+    """Whether a recorder writes this file now, or has suspended it and still runs."""
     path = recording.with_name(f".{recording.name}.lock")
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Shared: others that look at the same time are no recorders.
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     else:
-        return False
+        owner = _owner(fd)
+        return owner is not None and owner.life is ProcessState.RUNS
     finally:
         os.close(fd)
+
+
+def _own(fd: int, own: ProcessId) -> None:
+    """Name this process in the file. Raises LockedError if another one has suspended it."""
+    owner = _owner(fd)
+    if owner == own:
+        return  # nothing to write, which a full disk would refuse
+    if owner is not None and owner.life is ProcessState.RUNS:
+        raise LockedError
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, msgspec.json.encode(own), 0)
+
+
+def _owner(fd: int) -> ProcessId | None:
+    """The process that the file names; None in that of an older cockpit, which names none."""
+    try:
+        return msgspec.json.decode(os.pread(fd, OWNER_BYTES, 0), type=ProcessId)
+    except msgspec.MsgspecError:
+        return None

@@ -168,7 +168,7 @@ class Span(Struct, frozen=True):
 
 
 class Timeline(Struct, frozen=True):
-    """Bars over time, a lane an attempt."""
+    """Bars over time, in lanes."""
 
     name: str
     begin_s: float
@@ -176,6 +176,8 @@ class Timeline(Struct, frozen=True):
     spans: tuple[Span, ...]
     order: tuple[str, ...]
     """The names in the order of the legend; their colours follow it."""
+    lane: str = "attempt"
+    """What a lane is, as a noun."""
 
 
 class Share(Struct, frozen=True):

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from cockpit.format import in_seconds
 from cockpit.model.drill import DrillRecord, Verdict
+from cockpit.report.values import text
 
 
 class Case(Struct, frozen=True):
@@ -46,10 +47,10 @@ def case_of(record: DrillRecord, name: str = "") -> Case:
 
 
 def junit(suite: str, began_s: float, cases: Sequence[Case]) -> str:
-    """One suite. Characters that are invalid in XML are removed."""
+    """One suite. Its texts are cleaned and masked as in the other reports, line by line."""
     made = ElementTree.Element(
         "testsuite",
-        name=_text(suite),
+        name=text(suite),
         tests=str(len(cases)),
         failures=str(sum(case.ok is False and not case.broken for case in cases)),
         errors=str(sum(case.ok is False and case.broken for case in cases)),
@@ -61,24 +62,16 @@ def junit(suite: str, began_s: float, cases: Sequence[Case]) -> str:
         one = ElementTree.SubElement(
             made,
             "testcase",
-            classname=_text(f"cockpit.drill.{suite}"),
-            name=_text(case.name),
+            classname=text(f"cockpit.drill.{suite}"),
+            name=text(case.name),
             time=f"{case.took_s:.3f}",
         )
         if case.ok is None:
-            ElementTree.SubElement(one, "skipped", message=_text(case.why))
+            ElementTree.SubElement(one, "skipped", message=text(case.why))
         elif not case.ok:
             kind = "error" if case.broken else "failure"
-            ElementTree.SubElement(one, kind, message=_text(case.why))
+            ElementTree.SubElement(one, kind, message=text(case.why))
         if case.output:
-            ElementTree.SubElement(one, "system-out").text = _text("\n".join(case.output))
+            ElementTree.SubElement(one, "system-out").text = "\n".join(map(text, case.output))
     ElementTree.indent(made)
     return ElementTree.tostring(made, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _text(text: str) -> str:
-    """Without the characters that XML 1.0 has not, escaped or not."""
-    return "".join(
-        c for c in text if c in "\t\n\r" or (" " <= c <= "\ud7ff") or ("\ue000" <= c <= "\ufffd")
-        or c > "\uffff"
-    )  # fmt: skip

@@ -198,7 +198,8 @@ def _phases(record: DrillRecord) -> Iterator[Block]:
             yield Text(f"Missing data: {line}.")
     if spans:
         begin_s, end_s = min(s.begin_s for s in spans), max(s.end_s for s in spans)
-        yield Timeline("phases", begin_s, end_s, tuple(spans), tuple(dict.fromkeys(order)))
+        names = tuple(dict.fromkeys(order))
+        yield Timeline("phases", begin_s, end_s, tuple(spans), names, lane="fault")
     if rows:
         columns = (
             Column("fault", Kind.LABEL),
@@ -249,7 +250,7 @@ def _compared(record: DrillRecord, earlier: Sequence[DrillRecord]) -> tuple[Bloc
             measure.median,
             measure.spread,
             measure.earlier,
-            "slower than usual" if measure.regression else "",
+            "worse than usual" if measure.regression else "",
         )
         for measure in measures
         if measure.earlier

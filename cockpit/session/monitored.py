@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -212,10 +213,12 @@ def recorder_limits(table: Mapping[str, Any]) -> Limits:
                 "cockpit config edit opens it.",
             )
         is_truth = isinstance(value, bool)
-        if (name == "enabled") != is_truth or not (is_truth or isinstance(value, int | float)):
+        # Every recording is older, and larger, than a limit below 0.
+        is_limit = not is_truth and isinstance(value, int | float) and 0 <= value < math.inf
+        if not (is_truth if name == "enabled" else is_limit):
             raise UsageError(
                 f"[recorder] is not understood: {name} = {value!r}.",
-                "enabled is true or false, the others are numbers.",
+                "enabled is true or false, the others are numbers of 0 (no limit) or more.",
                 "cockpit config edit opens it.",
             )
     limits = Limits()

@@ -227,6 +227,9 @@ class Session:
             loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
             loop.run_until_complete(self.backend.aclose())
             loop.run_until_complete(loop.shutdown_asyncgens())
+            from cockpit.sources.http.client import close_all
+
+            loop.run_until_complete(close_all())
             loop.close()
 
     def _start_pump(self, name: str, events: Callable[[], AsyncIterator[Event]]) -> None:
@@ -236,20 +239,24 @@ class Session:
 
     async def _pump(self, name: str, events: Callable[[], AsyncIterator[Event]]) -> None:
         """Queue the events of one source; report and restart a source that raises."""
-        while True:
-            try:
-                async for event in events():
-                    self.dispatch(event)
-                return
-            except Exception as error:
-                log.exception("source %s broke", name)
-                now = self.clock()
-                why = one_line(f"{type(error).__name__}: {error}")
-                retry = now + RESTART_AFTER_S
-                self.dispatch(
-                    SourceHealth(at_s=now, source=name, ok=False, error=why, retry_at_s=retry)
-                )
-                await pause(RESTART_AFTER_S)
+        try:
+            while True:
+                try:
+                    async for event in events():
+                        self.dispatch(event)
+                    return
+                except Exception as error:
+                    log.exception("source %s broke", name)
+                    now = self.clock()
+                    why = one_line(f"{type(error).__name__}: {error}")
+                    retry = now + RESTART_AFTER_S
+                    self.dispatch(
+                        SourceHealth(at_s=now, source=name, ok=False, error=why, retry_at_s=retry)
+                    )
+                    await pause(RESTART_AFTER_S)
+        finally:
+            if self._pumps.get(name) is asyncio.current_task():
+                del self._pumps[name]
 
 
 def _set_result(

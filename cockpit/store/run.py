@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 
 from msgspec import Struct, field
@@ -35,6 +35,10 @@ REPORT_POINTS = 2_000
 STATES_KEPT = 500
 PHASES_KEPT = 1_000
 CHECKPOINTS_KEPT = 500
+PLACED_ATTEMPTS = 50
+"""The newest attempts of a run whose ranks' nodes and processes are known in any case."""
+PLACES_KEPT = 200_000
+"""Ranks of all attempts together whose nodes and processes are known."""
 ATTEMPTS_AHEAD = 10_000
 """How much higher than the known attempts that of a sample may be. A higher one is not true, and
 would hide the samples of all later attempts.
@@ -57,6 +61,7 @@ class AttemptView(Struct):
     budget: str = ""
     """What its end counts against, as in `AttemptEnded`."""
     placements: tuple[Placement, ...] = ()
+    """Of old attempts in a crash loop without nodes and processes: see `forget_places`."""
     first_step: int | None = None
     """The lowest step of any rank, at which the attempt resumed."""
     first_step_s: float | None = None
@@ -227,6 +232,22 @@ class RunView(Struct):
             if self.attempts[later].started_s is None:
                 del self.attempts[later]
         return self.attempt_view(number)
+
+    def forget_places(self, kept: Collection[int]) -> None:
+        """Delete nodes and processes from the placements of old attempts, except of those `kept`.
+
+        Attempts in a row then share them. Otherwise a crash loop of many ranks fills the memory.
+        """
+        most = max(PLACED_ATTEMPTS, PLACES_KEPT // max(1, self.world_size or 0))
+        for number in sorted(self.attempts)[:-most]:
+            view, before = self.attempts[number], self.attempts.get(number - 1)
+            if number in kept or not view.placements or not view.placements[0].node_id:
+                continue
+            view.placements = tuple(
+                replace(placed, node_id="", node_ip="", pid=0) for placed in view.placements
+            )
+            if before is not None and before.placements == view.placements:
+                view.placements = before.placements
 
     def _is_plausible(self, attempt: int) -> bool:
         known = self.attempts

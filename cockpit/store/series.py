@@ -103,6 +103,13 @@ class Series:
         return self._values
 
     @property
+    def full_since_s(self) -> float:
+        """From this time on, no point is the mean of several."""
+        if self._stride == 1 or not self._values:
+            return -math.inf
+        return self.times[min(self._past, len(self) - 1)]
+
+    @property
     def last(self) -> float | None:
         return self._values[-1] if self._values else None
 

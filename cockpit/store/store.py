@@ -485,6 +485,9 @@ class Store(Struct):
         attempt.started_s, attempt.placements = event.at_s, event.placements
         run.hang.begin(max(event.attempt, run.hang.attempt))
         run.world_size = len(event.placements) or run.world_size
+        hit = [drill.attempt for drill in self.drills if drill.run_id == run.id]
+        # The recovery from a drill is measured again whenever it is shown.
+        run.forget_places({*hit, *(number + 1 for number in hit)})
         for placement in event.placements:
             run.rank_view(placement.rank).placement = placement
         for removed in run.ranks.keys() - {placement.rank for placement in event.placements}:

@@ -35,7 +35,7 @@ from cockpit.tui.theme import DEFAULT_THEME
 from cockpit.tui.view_state import Live, ViewState
 
 if TYPE_CHECKING:
-    from cockpit.model.cluster import ClusterPattern, ClusterRef
+    from cockpit.model.cluster import ClusterPattern
 
 TICK_S = 0.125
 THEME_EVERY_S = 1.0
@@ -225,7 +225,8 @@ class CockpitApp(Connecting):
                 if connection.fleet is not None:
                     connection.fleet.drain()
                 self._notify_recoveries()
-                self._ring()
+                if not self.lent:  # else the bell rings once the terminal is back
+                    self._ring()
             except Exception as error:
                 if self.is_new("events", error):
                     log.exception("events could not be processed")
@@ -292,11 +293,3 @@ class CockpitApp(Connecting):
         if worse := new_or_worse(before, self._loud):
             more = f" and {len(worse) - 1} more" if len(worse) > 1 else ""
             self.ring(self.store.alerts[worse[0]].alert.finding.what + more)
-
-    def switch(self, ref: ClusterRef) -> None:
-        """Not while a drill runs: its measurement and its undo need the connection."""
-        if self.conducting is not None:
-            todo = "Wait for it, or abort it with X."
-            self.trouble(CockpitError(f"A drill is running: {self.conducting.name}.", todo=todo))
-            return
-        super().switch(ref)

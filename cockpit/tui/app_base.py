@@ -151,7 +151,9 @@ class AppBase(App[int]):
                 return "Nothing can be changed on this cluster from here."
         capability = self.capabilities.get(verb)
         if capability is not None and not capability.allowed:
-            return capability.why_not or f"You may not {verb} here."
+            from cockpit.model.cluster import ACTIONS
+
+            return capability.why_not or f"You do not have permission to {ACTIONS.get(verb, verb)}."
         return ""
 
     async def submit(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -192,10 +194,10 @@ class AppBase(App[int]):
             self.trouble(CockpitError(f"A bug in cockpit ({event.worker.name}).", what))
 
     def notify_recovery(self, measured: Recovery) -> None:
-        from cockpit.insight.recovery.text import LOST, brief, outcome
+        from cockpit.insight.recovery.text import LOST, below_outcome, outcome
 
         self.notify(
-            brief(measured),
+            below_outcome(measured),
             title=outcome(measured),
             severity="error" if outcome(measured) == LOST else "information",
             timeout=10,

@@ -13,6 +13,7 @@ from cockpit.model.error import CockpitError
 from cockpit.sources.polling.thread import in_thread
 from cockpit.tui.app_base import AppBase
 from cockpit.tui.changes.actions import Connect, Connection, Quit
+from cockpit.tui.keys import shown_key
 
 if TYPE_CHECKING:
     from cockpit.model.cluster import ClusterPattern, ClusterRef
@@ -110,6 +111,8 @@ class Connecting(AppBase):
         self._ray_was_ok = is_ok
 
     def switch(self, ref: ClusterRef) -> None:
+        if self._drills():
+            return
         reconnect = self.connection.reconnect if self.connection else None
         if reconnect is None:
             self.trouble(CockpitError("There is no other cluster to switch to."))
@@ -119,6 +122,16 @@ class Connecting(AppBase):
         self.run_worker(
             self._switch(ref, lambda: to(ref, self.show_step)), name="switch", exit_on_error=False
         )
+
+    def _drills(self) -> bool:
+        """Whether a drill runs, which is reported: its measurement and its undo need the
+        connection.
+        """
+        if self.conducting is None:
+            return False
+        todo = f"Wait for it, or abort it with {shown_key('abort')}."
+        self.trouble(CockpitError(f"A drill is running: {self.conducting.name}.", todo=todo))
+        return True
 
     async def _switch(self, ref: ClusterRef, reconnect: Callable[[], Connection]) -> None:
         try:
@@ -136,6 +149,10 @@ class Connecting(AppBase):
             raise
         if self.switching is not ref or not self.is_running:
             # The user has cancelled it, or has quit.
+            close = made.session.close if made.session else None
+        elif self._drills():  # it has begun since
+            self.switching = None
+            self.progress.clear()
             close = made.session.close if made.session else None
         else:
             close = await self._take(made)

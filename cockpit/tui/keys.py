@@ -49,7 +49,7 @@ class Key(Struct, frozen=True):
     @property
     def everywhere(self) -> bool:
         """Whether it does the same in every view that shows the cluster, or in all but one."""
-        return len(set(_ONE_CLUSTER) - set(self.views)) <= 1
+        return len(set(ONE_CLUSTER) - set(self.views)) <= 1
 
 
 _TABLES = ("ranks", "pods", "jobs", "drills", "trials", "alerts", "nodes", "fleet", "runs", "serve")
@@ -57,7 +57,8 @@ _GROUPS = ("overview", "pods")
 _CHARTS = ("charts",)
 ONLY_KUBERNETES = ("cordon", "describe", "exec", "suspend")
 """Verbs that only a cluster in Kubernetes has."""
-_ONE_CLUSTER = tuple(view for view in VIEWS if view not in ("fleet", "runs"))
+ONE_CLUSTER = tuple(view for view in VIEWS if view not in ("fleet", "runs"))
+"""The views of the cluster on the screen; the other two show all clusters, and the runs of all."""
 
 KEYS: tuple[Key, ...] = (
     Key("open", "", "enter", "open",
@@ -68,20 +69,20 @@ KEYS: tuple[Key, ...] = (
     Key("drill", "D", "D", "drill", "Inject a fault and measure the recovery (asks)",
         ("overview", "ranks", "pods", "drills"), "drill"),
     Key("abort", "X", "X", "abort drill", "Abort the running drill and undo its fault (asks)",
-        _ONE_CLUSTER, footer=False),
+        ONE_CLUSTER, footer=False),
     Key("scale_up", "plus,equals_sign", "+", "scale", "Scale the group up by one (asks)", _GROUPS,
         "scale"),
     Key("scale_down", "minus", "-", "scale", "Scale the group down by one (asks)", _GROUPS, "scale",
         footer=False),
     Key("shell", "x", "x", "shell", "Open a shell in the pod", ("ranks", "pods"), "exec"),
     Key("cordon", "C", "C", "cordon", "Cordon or uncordon the node (asks)", ("nodes",), "cordon"),
-    Key("launch", "L", "L", "launch", "Launch a bundled job", _ONE_CLUSTER, verb="launch"),
+    Key("launch", "L", "L", "launch", "Launch a bundled job", ONE_CLUSTER, verb="launch"),
     Key("stop", "S", "S", "stop job", "Stop the selected job (asks)", ("overview", "jobs"),
         "launch"),
     Key("suspend", "U", "U", "suspend", "Suspend or unsuspend the cluster (asks)", ("overview",),
         "suspend"),
-    Key("logs", "l", "l", "logs", "Show the log of the job, or of the rank's pod", _ONE_CLUSTER),
-    Key("all_logs", "v", "v", "all logs", "Show all logs of the run, merged by time", _ONE_CLUSTER,
+    Key("logs", "l", "l", "logs", "Show the log of the job, or of the rank's pod", ONE_CLUSTER),
+    Key("all_logs", "v", "v", "all logs", "Show all logs of the run, merged by time", ONE_CLUSTER,
         footer=False),
     Key("object", "y", "y", "object", "Show the object as YAML; then copy it with c, n, m or o",
         ("overview", "ranks", "pods", "jobs", "trials", "nodes", "runs", "serve")),
@@ -128,7 +129,7 @@ KEYS: tuple[Key, ...] = (
         _CHARTS, footer=False),
     Key("cursor_begin", "home,g", "home", "start", "Move the cursor to the left edge", _CHARTS,
         footer=False),
-    Key("favorite", "asterisk", "*", "favorite", "List the cluster first, or no longer",
+    Key("favorite", "asterisk", "*", "favorite", "Add the cluster to the favorites, or remove it",
         ("fleet",)),
     Key("compare_runs", "c", "c", "compare", "Mark the run, or compare it with the marked one",
         ("runs",)),

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct, field
@@ -65,20 +67,41 @@ class Memory:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or paths.state_dir() / "ui.json"
-        self.now = self._read()
+        self._is_unwritten = False
+        """The last change is not in the file."""
+        self.now = self._read() or Remembered()
         """What is remembered now."""
 
     def change(self, change: Callable[[Remembered], Remembered]) -> None:
         """Change it, and write it. Raises OSError where it cannot be written."""
-        self.now = change(self._read() or self.now)
+        before = None if self._is_unwritten else self._read()
+        self.now, self._is_unwritten = change(before or self.now), True
         paths.make_private(self._path.parent)
         paths.replace_file(self._path, msgspec.json.encode(self.now))
+        self._is_unwritten = False
 
-    def _read(self) -> Remembered:
+    def _read(self) -> Remembered | None:
+        """None where it cannot be read."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=Remembered)
+            return _decoded(self._path.read_bytes())
         except FileNotFoundError:
             return Remembered()
         except (OSError, msgspec.DecodeError) as error:
             log.warning("%s is not readable: %s", self._path, error)
-            return Remembered()
+            return None
+
+
+def _decoded(data: bytes) -> Remembered:
+    """Of a file of another version, the fields that are the same in this one."""
+    try:
+        return msgspec.json.decode(data, type=Remembered)
+    except msgspec.ValidationError as error:
+        raw = msgspec.json.decode(data)
+        if not isinstance(raw, dict):
+            raise
+        log.warning("not all that was remembered is readable: %s", error)
+    kept: dict[str, Any] = {}
+    for one in msgspec.structs.fields(Remembered):
+        with suppress(msgspec.ValidationError, KeyError):
+            kept[one.name] = msgspec.convert(raw[one.encode_name], one.type)
+    return Remembered(**kept)

@@ -39,6 +39,10 @@ case "$builder" in
 esac
 command -v "$builder" >/dev/null || fail "$builder is not installed."
 
+case "$torch_index" in
+  *://*@*) fail "A user or password in --torch-index would be in a layer of the image: use --pip-conf." ;;
+esac
+
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
 context=$(mktemp -d)
@@ -46,6 +50,7 @@ trap 'rm -rf "$context"' EXIT
 tar --create --exclude=__pycache__ --exclude='*.pyc' constraints.txt pyproject.toml README.md LICENSE \
   cockpit training themes manifests | tar --extract --directory "$context"
 cp manifests/image/sbom.py "$context"
+chmod -R u=rwX,go=rX "$context"/* # user 1000 reads them, whatever the umask of this clone was
 
 if [ "$what" = train ]; then
   # The extras `train` and `postgres` of pyproject.toml, without their comments.

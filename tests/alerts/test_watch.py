@@ -43,6 +43,23 @@ def test_a_watch_raises_and_clears_through_the_store(tmp_path: Path) -> None:
     assert states == ["raised", "cleared"]
 
 
+def test_hook_that_was_told_of_the_worst_is_told_of_the_end(tmp_path: Path) -> None:
+    """The alert is less severe before it ends."""
+    out = tmp_path / "out"
+    code = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read() + '\\n')"
+    hook = Hook(command=(sys.executable, "-c", code, str(out)), severity=Severity.CRITICAL)
+    store = Store()
+    watch = AlertMonitor(store.apply, lambda: store, AlertSettings(hooks=(hook,)))
+    for severity in (Severity.WARNING, Severity.CRITICAL, Severity.WARNING):
+        finding = Finding("node-disk", "node 10.0.0.1", severity, "full")
+        raised = AlertRaised(at_s=1.0, source="insight", alert=Alert("disk", finding, 1.0))
+        watch._call_hooks(store, raised)
+    watch._call_hooks(store, AlertCleared(at_s=2.0, source="insight", alert_id="disk"))
+    watch.close()
+    states = [json.loads(line)["state"] for line in out.read_text().splitlines()]
+    assert states == ["raised", "cleared"]
+
+
 def test_a_second_check_within_a_second_does_nothing() -> None:
     training = Training(change=lambda s, t: replace(s, loss=math.nan))
     events: list[Event] = []

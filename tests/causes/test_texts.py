@@ -251,14 +251,17 @@ def test_cuda_error_on_another_node_too_is_an_error_of_the_code() -> None:
     assert (first.category, first.advice) == (Category.CUDA, Advice.RESTART)
     assert first.confidence is Confidence.MEDIUM
     assert second.advice is Advice.STOP
-    assert second.advice_reason == "attempt 1 failed so on another node: the code is the cause"
+    assert (
+        second.advice_reason
+        == "attempt 1 failed the same way on another node, so the code is the cause"
+    )
 
 
 def test_cuda_error_on_the_same_node_again_is_for_a_cordon_of_it() -> None:
     store = attempts(ILLEGAL, ILLEGAL)
     second = causes_of_run(store, store.runs[RUN])[-1]
     assert (second.category, second.advice) == (Category.CUDA, Advice.RESTART)
-    assert second.advice_reason == "after you cordon its node, where attempt 1 failed so too"
+    assert second.advice_reason == "after you cordon its node, where attempt 1 failed the same way"
 
 
 def test_preemptions_always_advise_restart() -> None:

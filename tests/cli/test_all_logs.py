@@ -35,6 +35,8 @@ def args(*argv: str) -> argparse.Namespace:
         ("--all", "--since", "soon"),
         ("--all", "--previous"),
         ("--all", "--lines", "0"),
+        ("1", "--lines", "0"),
+        ("1", "--lines", "-5"),
         ("--all", "-f", "-o", "json"),
         ("--all", "--grep", "("),
     ],

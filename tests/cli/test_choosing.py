@@ -251,7 +251,7 @@ def test_a_context_that_may_not_be_listed_is_one_row_and_the_others_are_there(
         rows = json.loads(text.out)
         assert [(row["name"], row["context"]) for row in rows] == [("trainer", "prod"), ("", "lab")]
         assert "expired" in rows[1]["error"]
-        assert "Context lab: lab refused you. expired" in text.err
+        assert "Context lab: lab refused you. expired.\n" in text.err
         assert cli.main(["clusters", "--context", "lab"]) == 4
 
 

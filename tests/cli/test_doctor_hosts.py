@@ -26,7 +26,7 @@ def test_healthy_hosts_have_one_row_a_subject() -> None:
     assert all(check.ok for check in found.values())
     assert found["ray"].found == "2.60.0 on Python 3.11.7"
     assert found["room"].found == "at least 50.0 GiB free in /tmp"
-    assert found["gpus"].found == "6 by nvidia-smi, 0 asked for"
+    assert found["gpus"].found == "nvidia-smi lists 6, 0 requested"
     assert not {"token", "ports"} & found.keys()  # of pods that run
 
 
@@ -47,11 +47,11 @@ def test_every_wrong_host_is_named_with_the_fix() -> None:
         "room on gpu-1",
         "clock on gpu-1",
     }
-    assert found["host gpu-2"].found == "Host gpu-2 cannot be reached with ssh. timed out"
+    assert found["host gpu-2"].found == "Host gpu-2 cannot be reached with ssh. timed out."
     assert found["room on gpu-1"].fix == "remove files"
     assert found["ports"].found == (
-        "dashboard and client server at the head's address only; up to 2 ports a host at all "
-        "addresses, also 9.9.9.9, with the token"
+        "dashboard and client server listen on the head's address only; up to 2 ports per host "
+        "listen on all addresses, also 9.9.9.9 and require the token"
     )
 
 

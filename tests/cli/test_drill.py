@@ -41,7 +41,7 @@ def test_the_faults_are_listed_without_a_cluster_too(capsys: Capture) -> None:
     assert {row["available"] for row in rows if row["kind"] == "fault"} == {None}
     assert main(["drill", "list"]) == 0
     text = capsys.readouterr()
-    assert "So it is unknown what is available here." in text.err
+    assert "Which faults are available is therefore unknown." in text.err
     assert "smoke" in text.out
 
 
@@ -62,14 +62,14 @@ def test_a_cluster_that_was_named_and_is_not_there_is_an_error(capsys: Capture) 
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["run"], "Nothing was named to run."),
-        (["plan"], "Nothing was named to plan."),
+        (["run"], "cockpit drill run needs a fault, a game day or a file."),
+        (["plan"], "cockpit drill plan needs a fault, a game day or a file."),
         (["run", "smoek"], "did you mean smoke?"),
         (["run", "pod-kil"], "did you mean pod-kill?"),
         (["run", "no/such.toml"], "no/such.toml cannot be read."),
         (["run", "pod-delete", "--set", "grace"], "is not KEY=VALUE"),
         (["run", "pod-kill", "--for", "3"], "has no parameter for_s"),
-        (["run", "pod-kill", "--probe", "quick"], "'quick' is no probe."),
+        (["run", "pod-kill", "--probe", "quick"], "'quick' is not a probe."),
         (["run", "pod-kill", "--junit", "/no/such/dir/x.xml"], "There is no directory"),
         (["run", "smoke", "--count", "2", "--seed", "3"], "--count, --seed are for a fault"),
         (["run", "smoke", "--set", "epochz=2"], "epochz"),
@@ -77,7 +77,7 @@ def test_a_cluster_that_was_named_and_is_not_there_is_an_error(capsys: Capture) 
         (["report", "x", "-o", "jsonl"], "does not print jsonl"),
         (["show"], "Which drill to show?"),
         (["report", "last"], "There is no drill 'last'"),
-        (["undo", "drill-none"], "has left nothing"),
+        (["undo", "drill-none"], "left nothing to undo"),
     ],
 )
 def test_invalid_drill_arguments_are_usage_errors(
@@ -110,6 +110,9 @@ def test_the_history_is_filtered_shown_and_compared(capsys: Capture) -> None:
     assert len(rows) == 7
     assert [row["fault"] for row in read(capsys, "history", "rank-kill")] == ["rank-kill"]
     assert len(read(capsys, "history", "--limit", "2")) == 2
+    for limit in ("0", "-1"):
+        assert main(["drill", "history", "--limit", limit]) == 2
+        assert "--limit must be 1 or more." in capsys.readouterr().err
     slow = {one["name"]: one for one in rows[-1]["compared"]}["first new step"]
     assert (slow["earlier"], slow["regression"]) == (5, True)
 
@@ -161,7 +164,7 @@ def test_leftover_effect_of_a_deleted_cluster_is_forgotten(
     capsys: Capture,
 ) -> None:
     assert main(["drill", "undo"]) == 0
-    assert "No drill has left anything." in capsys.readouterr().out
+    assert "There is nothing to undo." in capsys.readouterr().out
     subprocess.run([sys.executable, "-c", LEFT], check=True)
     assert main(["drill", "undo", "--dry-run"]) == 0
     assert "Drill drill-1.1 left rank-freeze of p" in capsys.readouterr().err

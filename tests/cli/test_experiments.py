@@ -81,5 +81,5 @@ def test_run_of_mlflow_is_compared_with_a_recording(
     assert main(["experiments", "digits"]) == 2, "one RUN is a run of MLflow"
     assert main(["experiments", "day", "nonsense"]) == 2
     error = capsys.readouterr().err
-    assert "No run has this name" in error
+    assert "No run has the name" in error
     assert "There is no recording 'nonsense'." in error

@@ -63,9 +63,10 @@ def test_template_prints_what_it_selects(template: str, text: str) -> None:
         ("{.items[?(@.n>1)].name}", "use -o json and jq"),
         ("{..name}", "use -o json and jq"),
         ("{.items[x]}", "cannot be read at '[x]'"),
+        ("{.items[0]['name','n']}", "cannot be read at"),
         ("{items}", "cannot be read at 'items'"),
         ("{end}", "cannot be read at 'end'"),
-        (r'{"\x"}', "no text in quotes"),
+        (r'{"\x"}', "not a valid quoted string"),
     ],
 )
 def test_template_that_cannot_be_read_is_a_usage_error(template: str, why: str) -> None:
@@ -202,6 +203,8 @@ def test_a_local_cluster_has_no_namespaces_and_labels(
 ) -> None:
     assert main([verb, "-A", "--local"]) == 2
     assert "-A and -l are for Kubernetes" in capsys.readouterr().err
+    assert main([verb, "-A", "--hosts", "hosts.toml"]) == 2
+    assert "Leave out --hosts." in capsys.readouterr().err
 
 
 def test_watching_takes_one_cluster_and_no_names(capsys: pytest.CaptureFixture[str]) -> None:

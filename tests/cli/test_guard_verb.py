@@ -54,6 +54,24 @@ def test_observing_needs_no_confirmation(policies: list[Policy], capsys: Capture
     assert "On a hang: observe" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("flag", ["--failures", "--budget"])
+def test_number_that_is_too_small_is_reported_by_its_flag(
+    flag: str, policies: list[Policy], capsys: Capture
+) -> None:
+    assert main(["guard", "demo", flag, "0"]) == 2
+    assert capsys.readouterr().err == f"{flag} must be 1 or more.\n"
+
+
+def test_run_that_is_unknown_is_waited_for_aloud(
+    policies: list[Policy], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(connect, "wait_for", lambda s, *_: s.wait(lambda store: store.runs, 5))
+    assert main(["guard", "demo"]) == 0
+    assert "Waiting" not in capsys.readouterr().err
+    assert main(["guard", "typo"]) == 0
+    assert "Waiting for run 'typo'. Available: demo." in capsys.readouterr().err
+
+
 def test_whole_policy_is_printed_before_the_question(
     policies: list[Policy], capsys: Capture
 ) -> None:

@@ -75,7 +75,7 @@ def test_why_without_telemetry_lists_the_jobs(
     ("argv", "reported"),
     [
         (("why", "nothing", "--history"), "There is no run or job 'nothing' in it"),
-        (("why", "--history", "--recorded"), "exclude each other"),
+        (("why", "--history", "--recorded"), "cannot be combined"),
         (("why", "--session", SESSION), "--session is for --history"),
         (("why", "--history", "--cluster", "third"), "has no session third"),
         (("recordings", "import", OLDER), "has no run"),
@@ -103,6 +103,9 @@ def test_imported_session_is_a_recording_that_verbs_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    assert main(["recordings", "import", *AT, "--dry-run"]) == 0
+    assert "Record run digits: " in capsys.readouterr().err
+    assert not Library(paths.state_dir()).path_of(RUN).exists()
     assert main(["recordings", "import", *AT, "-o", "json"]) == 0
     [row] = json.loads(capsys.readouterr().out)
     assert (row["run"], row["state"], row["steps"]) == ("digits", "ERRORED", 39)
@@ -119,4 +122,4 @@ def test_imported_session_is_a_recording_that_verbs_read(
     assert main(["recordings", "import", *AT]) == 0
     printed = capsys.readouterr()
     assert "is recorded already" in printed.err
-    assert "No run is new." in printed.out
+    assert "No new runs." in printed.out

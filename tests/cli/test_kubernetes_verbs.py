@@ -18,6 +18,7 @@ from cockpit.backends.protocol import ExecResult
 from cockpit.cli import main as cli
 from cockpit.cli.change import rayjob as following
 from cockpit.cli.options import connect
+from cockpit.cli.read import why_waiting
 from cockpit.config import file
 from cockpit.model.cluster import (
     ClusterHealth,
@@ -322,6 +323,7 @@ def test_verb_ends_well_though_its_audit_line_could_not_be_written(
     assert cli.main(["suspend", "--yes", "--cluster", "trainer"]) == 0
     assert changes(filling) == [("suspend", "True")]
     assert "suspend of trainer, done, is not in it" in caplog.text
+    filling.events = events(ClusterHealth.SUSPENDED)
     assert cli.main(["unsuspend", "--yes"]) in (1, 2), "the next change is not begun"
     assert len(changes(filling)) == 1
 
@@ -331,13 +333,53 @@ def test_a_suspension_names_what_it_removes(
 ) -> None:
     assert cli.main(["suspend", "--dry-run"]) == 0
     text = capsys.readouterr().err
-    assert "this deletes its 2 pods, including the head" in text
+    assert "this deletes 2 pods, including the head" in text
     assert "train-7x" in text
     assert "cockpit unsuspend" in text
-    assert cli.main(["unsuspend", "--yes"]) == 2, "it is not suspended"
+    assert cli.main(["unsuspend", "--yes"]) == 0
+    assert "Cluster trainer is not suspended." in capsys.readouterr().err
+    assert changes(cluster) == []
     cluster.events = events(ClusterHealth.SUSPENDED)
+    assert cli.main(["suspend", "--yes"]) == 0
+    assert "Cluster trainer is already suspended." in capsys.readouterr().err
     assert cli.main(["unsuspend", "--yes"]) == 0
     assert changes(cluster) == [("suspend", "False")]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["scale", "gpu", "2"], ["suspend"], ["unsuspend"], ["why", "pods/x"], ["why", "cluster"]],
+)
+def test_cluster_that_does_not_answer_is_not_taken_for_an_empty_one(
+    argv: list[str],
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(why_waiting, "READ_S", 0.0)
+    cluster.events = [SourceHealth(at_s=1.0, source="backend", ok=False, error="timed out")]
+    assert cli.main(argv) == 3
+    assert "The backend source of" in capsys.readouterr().err
+    assert changes(cluster) == []
+
+
+def test_worker_group_that_is_mistyped_gets_the_nearest(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["scale", "gpus", "2"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "There is no worker group 'gpus': did you mean gpu?",
+        "Groups: gpu.",
+        "cockpit groups lists them.",
+    ]
+
+
+def test_rayjob_is_resumed_by_its_name(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.events = [*events(), SourceHealth(at_s=1.0, source="ray", ok=True)]
+    assert cli.main(["resume", "train-ab12", "--dry-run"]) == 0
+    assert "Submit job train-7x again" in capsys.readouterr().err
 
 
 def test_a_node_that_is_cordoned_already_is_left_alone(
@@ -431,7 +473,7 @@ def test_missing_permission_for_one_kind_keeps_the_other_rows(
     assert cli.main(["groups"]) == 0
     text = capsys.readouterr()
     assert "gpu" in text.out
-    assert "Without pods: you may not" in text.err
+    assert "The pods could not be listed: you may not" in text.err
 
 
 def test_tables_have_kubernetes_columns_only_where_there_is_something_in_them(
@@ -600,5 +642,12 @@ def test_suspect_nodes_are_listed_with_their_evidence_and_a_cordon_is_proposed(
     assert "cockpit cordon node-1" in out
     assert "cockpit cordon node-2" not in out
     assert cli.main(["nodes", "--suspect", "-o", "json"]) == 0
-    assert [row["node"] for row in json.loads(capsys.readouterr().out)] == ["node-2", "node-1"]
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["name"], row["node"]) for row in rows] == [
+        (name, name) for name in ("node-2", "node-1")
+    ]
+    assert cli.main(["nodes", "--suspect", "-o", "name"]) == 0
+    assert capsys.readouterr().out.split() == ["node/node-2", "node/node-1"]
+    assert cli.main(["nodes", "--suspect", "--watch"]) == 2
+    assert "--watch and --suspect cannot be combined." in capsys.readouterr().err
     assert changes(cluster) == []

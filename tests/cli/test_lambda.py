@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ __all__ = ["described", "key", "lambda_cloud"]
         (["pods", "--hosts", "FILE"], 3, "are not up"),
         (["status", "FILE"], 2, "A file is for --on lambda"),
         (["status", "--on", "lambda", "FILE"], 0, "has no instances"),
+        (["status", "--on", "lambda", "FILE", "--watch"], 2, "--watch and --on lambda cannot"),
     ],
 )
 def test_nothing_is_launched(
@@ -80,6 +82,20 @@ def test_missing_or_wrong_key_is_an_error_without_it(
     assert "no API key" in capsys.readouterr().err
 
 
+def test_status_is_printed_in_the_format_that_was_asked_for(
+    lambda_cloud: LambdaCloud, described: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["status", "--on", "lambda", described.path, "-o"]
+    assert main([*asked, "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["name"], found["instances"], found["dollars"]) == ("lab", [], 0)
+    make(described)
+    assert main([*asked, "jsonpath={.instances[*].name}"]) == 0
+    assert capsys.readouterr().out == "head gpu-1 gpu-2\n"
+    assert main([*asked, "yaml"]) == 0
+    assert "name: lab\n" in capsys.readouterr().out
+
+
 def test_down_asks_and_another_file_of_the_same_name_is_refused(
     lambda_cloud: LambdaCloud,
     described: Cloud,
@@ -97,7 +113,7 @@ def test_down_asks_and_another_file_of_the_same_name_is_refused(
     assert "was made from another file" in capsys.readouterr().err
     assert len(lambda_cloud.alive) == 3
     assert main(["status", "--on", "lambda", described.path]) == 0
-    assert "$1.74 an hour; $0.00 until now." in capsys.readouterr().out
+    assert "$1.74 an hour; $0.00 so far." in capsys.readouterr().out
     assert main(["down", "--on", "lambda", described.path, "--yes"]) == 0
     assert "It has cost about $0.00." in capsys.readouterr().err
     assert state.load("lab") is None

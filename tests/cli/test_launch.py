@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.backends.protocol import Backend
 from cockpit.cli import main as cli
 from cockpit.cli.change import launch, launch_list
 from cockpit.cli.change.launch import arguments as launch_arguments
@@ -89,6 +90,9 @@ def test_workers_that_reserve_more_than_one_cpu_need_more_room() -> None:
         "job would wait."
     )
     assert shortage(spec("checkpointed", "--workers", "5"), groups) == ""
+    groups = [WorkerGroup("cpu", 1, 1, 0, 1, resources=Resources(cpus=0.6))]
+    argv = ("checkpointed", "--workers", "3", "--set", "cpus_per_worker=0.2")
+    assert shortage(spec(*argv), groups) == ""
 
 
 @pytest.mark.parametrize(("workers", "lacks"), [("64", True), ("4", False)])
@@ -187,7 +191,7 @@ def test_a_plan_shows_what_a_job_runs_in_without_the_values(
     assert cli.main(["launch", "ddp", *flags.split(), "--dry-run"]) == 0
     plan = capsys.readouterr().err
     assert "Set A, HF_TOKEN in its environment." in plan
-    assert "HF_TOKEN looks like a secret: everyone who may list jobs" in plan
+    assert "Possible secrets: HF_TOKEN. Everyone who can list jobs" in plan
     assert "Install packages on each node with uv: einops." in plan
     assert "Reserve 1 CPU, 2.0 GiB of memory for its driver." in plan
     assert "hunter2" not in plan
@@ -208,15 +212,16 @@ def test_flags_win_over_the_file_of_the_runtime_environment(tmp_path: Path) -> N
     ("argv", "words"),
     [
         (["ddp", "--pip", "a", "--uv", "b"], "--pip and --uv cannot be combined"),
-        (["ddp", "--driver-cpus", "-1"], "--driver-cpus -1 is below 0"),
+        (["ddp", "--driver-cpus", "-1"], "--driver-cpus must be 0 or more"),
         (["ddp", "--working-dir", "."], "A bundled job brings its own working directory"),
-        (["ddp", "--via", "rayjob", "--image", "a:1"], "--image is for a cluster of the job's own"),
+        (["ddp", "--via", "rayjob", "--image", "a:1"], "--image requires --own-cluster"),
         (["checkpointed", "--settings", "none.json"], "none.json cannot be read"),
         (["checkpointed", "--set", "precision=fp8"], "precision=fp8 is not one of its choices"),
-        (["--settings", "epochs.toml"], "Nothing was named to launch"),
+        (["--settings", "epochs.toml"], "needs a job or a command"),
         (["fsdp3", "--settings", "epochs.toml"], "There is no bundled job 'fsdp3'"),
         (["--settings", "epochs.toml", "--", "python", "x.py"], "not for a command"),
         (["ddq", "--list"], "There is no bundled job 'ddq'"),
+        (["ddp", "--", "python", "x.py"], "ddp and a command after -- cannot be launched together"),
     ],
 )
 def test_what_cannot_be_launched_is_reported_before_a_cluster_is_looked_for(
@@ -235,12 +240,44 @@ def test_what_cannot_be_launched_is_reported_before_a_cluster_is_looked_for(
     assert len(text.splitlines()) <= 3
 
 
+def test_preflight_takes_a_job_or_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["preflight", "ddp", "--", "python", "x.py"]) == 2
+    assert "cannot be launched together" in capsys.readouterr().err
+
+
+def test_command_without_flags_needs_no_dashes() -> None:
+    assert spec("python", "train.py").entrypoint == ("python", "train.py")
+
+
 def test_launch_beside_a_running_job_reports_the_job_it_may_wait_for() -> None:
     running = [Job(f"job-{n}", "python x.py", JobStatus.RUNNING) for n in range(4)]
     over = Job("over", "python x.py", JobStatus.SUCCEEDED)
     assert beside([over]) == ""
-    assert beside([running[0], over]).startswith("job-0 runs there too: a rank waits until")
-    assert beside(running).startswith("job-0, job-1, job-2, … run there too")
+    assert beside([running[0], over]).startswith(
+        "job-0 is also running on this cluster: a rank waits until"
+    )
+    assert beside(running).startswith("job-0, job-1, job-2, … are also running on this cluster")
+
+
+def test_folder_is_read_once_for_the_plan_and_the_upload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launched: list[LaunchSpec] = []
+
+    async def taken(args: Namespace, backend: Backend, spec: LaunchSpec) -> int:
+        launched.append(spec)
+        return 0
+
+    monkeypatch.setattr(launch, "_launch", taken)
+    monkeypatch.setattr(connect, "backend", lambda args, **how: ScriptedBackend())
+    (tmp_path / "train.py").write_text("")
+    command = ["--working-dir", str(tmp_path), "--", "python", "train.py"]
+    assert cli.main(["launch", "--no-preflight", *command]) == 0
+    assert "Upload 1 file" in capsys.readouterr().err
+    (tmp_path / "later.py").write_text("")
+    uploaded = launched[0].chosen()
+    assert uploaded is not None
+    assert [file.name for file in uploaded.files] == ["train.py"]
 
 
 async def test_launch_that_resubmits_waits_for_the_job_that_runs_its_command_already(
@@ -263,4 +300,4 @@ async def test_launch_that_resubmits_waits_for_the_job_that_runs_its_command_alr
     assert fake.times_asked("/api/packages") == 0, "nothing was submitted"
     printed = capsys.readouterr()
     assert printed.out == "checkpointed-1\n"
-    assert "checkpointed-1 runs this command already" in printed.err
+    assert "checkpointed-1 is already running this command" in printed.err

@@ -64,10 +64,11 @@ def test_a_verb_that_does_not_exist_gets_the_nearest(capsys: pytest.CaptureFixtu
         (["local", "status", "nope"], 3, "no local cluster 'nope'"),
         (["local", "up", "../evil"], 2, "'../evil'"),
         (["local", "up", "x", "--group", "gpu"], 2, "not NAME=N"),
+        (["local", "up", "x", "--workers", "-1"], 2, "--workers must be 0 or more"),
         (["local", "sideways"], 2, "invalid choice"),
         (["status", "-o", "xml"], 2, "no format 'xml'"),
         (["status", "--nonsense"], 2, "unrecognized arguments"),
-        (["launch"], 2, "Nothing was named"),
+        (["launch"], 2, "needs a job or a command"),
         (["launch", "nosuchjob"], 2, "nosuchjob"),
         (["launch", "checkpointed", "--set", "epochs"], 2, "not KEY=VALUE"),
         (["launch", "checkpointed", "--set", "epoch=3"], 2, "epoch"),
@@ -77,6 +78,7 @@ def test_a_verb_that_does_not_exist_gets_the_nearest(capsys: pytest.CaptureFixtu
         (["--read-only", "demo", "--headless"], 4, "read-only"),
         (["local", "up", "--read-only"], 4, "read-only"),
         (["demo"], 2, "needs a terminal"),
+        (["exec", "a", "rm", "--", "ls"], 2, "unrecognized arguments: rm"),
         ([], 2, "needs a terminal"),
     ],
 )
@@ -101,6 +103,8 @@ def test_a_defect_is_one_sentence_and_with_debug_a_traceback(
     assert "ZeroDivisionError: boom" in said(capsys)
     with pytest.raises(ZeroDivisionError):
         run("--debug", "keys")
+    monkeypatch.setattr("cockpit.cli.change.exec.run", broken)
+    assert run("exec", "a-pod", "--", "app", "--debug") == 1, "the command's flag, not cockpit's"
 
 
 def test_interrupting_ends_with_130(

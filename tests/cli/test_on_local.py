@@ -166,7 +166,7 @@ def test_a_job_is_stopped_and_waited_for(
     assert main(["launch", "--", sys.executable, "-c", "import time; time.sleep(600)"]) == 0
     job = capsys.readouterr().out.strip()
     assert main(["stop", job, "--yes", "--wait"]) == 0
-    assert f"Job {job} is over." in capsys.readouterr().err
+    assert f"Job {job} has ended." in capsys.readouterr().err
     assert next(row["status"] for row in ask("jobs") if row["name"] == job) == "STOPPED"
     assert main(["stop", job, "--yes"]) == 0
     assert f"Job {job} has already ended: STOPPED." in capsys.readouterr().err

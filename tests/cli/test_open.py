@@ -89,7 +89,7 @@ def test_dashboard_with_a_token_is_served_until_ctrl_c(upstream: Upstream) -> No
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "")
-    assert "Ctrl-C ends it" in err
+    assert "Press Ctrl-C to close it" in err
     assert "very-secret-token" not in err + link
     # The session reads the dashboard too, by other paths.
     [headers] = [sent for _, path, sent in upstream.asked if path == "/"]

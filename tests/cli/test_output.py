@@ -172,7 +172,7 @@ def test_a_script_without_telemetry_is_reported_by_what_it_reports(
     text = capsys.readouterr().out
     assert "Run demo: RUNNING, attempt 1\n" in text, "a step that nobody told is not 0"
     assert "Reported: train_loss 0.25, epoch 7\n" in text
-    assert "Checkpoint: 12 s ago, 69.3 KiB, taken in 489 ms, /results/checkpoint_7\n" in text
+    assert "Checkpoint: 12 s ago, 69.3 KiB, saved in 489 ms, /results/checkpoint_7\n" in text
     assert text.endswith(
         "RANK  POD          TRAIN_LOSS\n"
         "   0  t-workers-1         0.2\n"
@@ -187,8 +187,8 @@ def test_watching_reports_why_there_is_no_sample(capsys: pytest.CaptureFixture[s
     for event in (health, run_seen(1.0, RunState.RUNNING), health, health, report):
         watched.on_event(event)
     assert capsys.readouterr().err.splitlines() == [
-        "Waiting for a run 'dmeo'. Available: none.",
-        "Waiting for a run 'dmeo'. Available: demo.",
+        "Waiting for run 'dmeo'. Available: none.",
+        "Waiting for run 'dmeo'. Available: demo.",
     ]
     watched = Watched("demo")
     events: list[Event] = [health, run_seen(1.0, RunState.RUNNING), report, report]

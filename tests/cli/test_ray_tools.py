@@ -110,7 +110,7 @@ def test_a_ranks_process_is_looked_into(
     assert 99 <= sum(hot["self_percent"] for hot in found["hot"]) <= 101 or len(found["hot"]) == 15
     assert main(["profile", "0", "--seconds", "1", "--out", str(svg), "--top", "3"]) == 0
     text = capsys.readouterr()
-    assert "samples; percent of them in a function" in text.out
+    assert "samples; self: percent in the function" in text.out
     assert str(svg) in text.err
 
     assert main(["profile", "0", "--seconds", "90", "--out", str(svg)]) == 2

@@ -109,7 +109,7 @@ async def test_follow_waits_for_the_submission_and_shows_what_the_operator_repor
     assert "epoch 1" in out
     lines = [line.partition(": ")[2] for line in err.splitlines() if line.startswith("RayJob ")]
     assert lines[:5] == [
-        "Initializing, waiting until RayCluster of its own is ready",
+        "Initializing, waiting until its RayCluster is ready",
         "no new state for 0.1 s. The operator reports:",
         "Running, waiting until the operator has submitted the job to Ray",
         "no new state for 0.1 s. The operator reports:",

@@ -140,6 +140,24 @@ def test_recordings_are_tagged_and_listed_by_tag(
     assert sorted(file.name for file in path.parent.iterdir()) == [other.name, path.name]
 
 
+def test_dry_run_prints_tags_and_note_and_changes_neither(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked(capsys, "recordings", "tag", RUN, "good")
+    for argv, planned in (
+        (("tag", RUN, "best"), "tags: good, best; note: none"),
+        (("untag", RUN, "good"), "tags: none; note: none"),
+        (("note", RUN, "too slow"), "tags: good; note: too slow"),
+    ):
+        assert main(["recordings", *argv, "--dry-run"]) == 0
+        assert capsys.readouterr().err.splitlines() == [
+            f"{RUN}: {planned}",
+            "Dry run: nothing was changed.",
+        ]
+    (row,) = asked(capsys, "recordings")
+    assert row["tags"] == ["good"]
+
+
 @pytest.mark.parametrize(
     ("argv", "reported"),
     [
@@ -164,11 +182,27 @@ def test_a_recording_is_deleted_when_that_is_confirmed(
     assert main(["recordings", "delete", "digits", "--dry-run"]) == 0
     assert path.exists()
     assert main(["recordings", "delete", "digits"]) == 2
+    assert "This deletes recordings and asks for confirmation" in capsys.readouterr().err
+    assert main(["--read-only", "recordings", "delete", "digits", "--yes"]) == 4
+    assert "cockpit recordings deletes recordings, and" in capsys.readouterr().err
     assert path.exists()
     assert main(["recordings", "delete", "digits", "--yes"]) == 0
     assert not path.exists()
     assert main(["recordings", "delete", "digits", "--yes"]) == 2
     assert "There is no recording 'digits'" in capsys.readouterr().err
+
+
+def test_only_a_recording_that_is_named_is_deleted(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "train.py"
+    other.write_text("code")
+    assert main(["recordings", "delete", "train.py", "--yes"]) == 2
+    assert "train.py is not a recording." in capsys.readouterr().err
+    assert other.exists()
+    assert main(["recordings", "delete", "", "--yes"]) == 2  # as of an unset variable
+    assert "The name of the recording is empty." in capsys.readouterr().err
+    assert path.exists()
 
 
 def test_a_moment_of_a_recording_is_reported_without_a_screen(
@@ -331,5 +365,5 @@ def test_record_ends_cleanly_and_a_hang_up_does_not_end_it(
             process.wait(1.5)
     process.send_signal(signals[-1])
     assert process.wait(20) == 0
-    assert "what was recorded is complete" in process.stderr.read()
+    assert "the recording is complete" in process.stderr.read()
     process.stderr.close()

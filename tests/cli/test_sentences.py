@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from cockpit.cli.read.sentences import Sentences
 from cockpit.model.alert import Alert, Finding, Severity
-from cockpit.model.event import AlertCleared, AlertRaised
+from cockpit.model.event import AlertCleared, AlertRaised, Notice
+from cockpit.store.store import Store
 from tests.tui.simulated import START_S, Simulation, digits
 
 
@@ -55,3 +56,22 @@ def test_alert_has_severity_and_action_as_text() -> None:
     assert sentences.alert(raised) == "Alert, critical: The loss is NaN. To do: Stop it."
     cleared = AlertCleared(at_s=2.0, source="insight", alert_id="loss-nan/run a")
     assert sentences.alert(cleared) == "Alert cleared: loss-nan/run a."
+
+
+def test_each_warning_is_reported_though_it_is_late_or_of_the_same_second() -> None:
+    store, sentences = Store(), Sentences(60.0)
+    lines = list[str]()
+    for name, at_s in (("a", 10.0), ("b", 10.0), ("c", 9.0)):
+        warning = Notice(
+            at_s=at_s,
+            source="backend",
+            kind="Pod",
+            name=name,
+            reason="Failed",
+            message="no node",
+            warning=True,
+        )
+        store.apply(warning)
+        lines += sentences.new(store, 11.0)
+    assert lines == [f"Pod {name}: Failed. no node." for name in "abc"]
+    assert list(sentences.new(store, 12.0)) == []

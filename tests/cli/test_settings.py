@@ -121,6 +121,19 @@ def test_boolean_variable_is_read_regardless_of_its_case_and_spaces(
     assert found.where.local is (name == "COCKPIT_LOCAL")
 
 
+def test_variable_that_is_false_overrides_a_local_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    write(f"{CONFIG}cluster = 'demo'")
+    monkeypatch.setenv("COCKPIT_PROFILE", "here")
+    assert settle_all({}, file.read()).where == Place(local=True, cluster="demo")
+    monkeypatch.setenv("COCKPIT_LOCAL", "false")
+    found = settle_all({}, file.read())
+    assert (found.where, found.theme) == (Place(), "ansi-16")
+    assert not {"local", "cluster"} & found.set_by.keys()
+    assert settle_all({"local": True}, file.read()).where == Place(local=True)
+    monkeypatch.setenv("COCKPIT_PROFILE", "prod")
+    assert settle_all({}, file.read()).where == Place(context="prod", namespace="ml")
+
+
 @pytest.mark.parametrize("name", ["COCKPIT_READ_ONLY", "COCKPIT_LOCAL"])
 @pytest.mark.parametrize("text", ["enabled", "2", " ", "tru", "yes please"])
 def test_unknown_boolean_is_an_error_of_usage(
@@ -143,15 +156,15 @@ def test_read_only_refuses_what_pauses_a_rank(
     ("text", "words"),
     [
         ("profile = ", "It is not TOML"),
-        ('contxt = "x"', "contxt is no setting"),
-        ('[profiles.a]\nnamespce = "x"', "profiles.a.namespce is no setting"),
-        ("[profiles.a]\nnamespace = 3", "profiles.a.namespace is a text"),
-        ('[profiles.a]\nlocal = "yes"', "profiles.a.local is true or false"),
-        ('profiles = "a"', "profiles are tables"),
-        ('[profiles.a]\nprotected = "yes"', "profiles.a.protected is true or patterns"),
-        ('protected = { contxt = "x" }', "protected.contxt is no setting"),
+        ('contxt = "x"', "contxt is not a setting"),
+        ('[profiles.a]\nnamespce = "x"', "profiles.a.namespce is not a setting"),
+        ("[profiles.a]\nnamespace = 3", "profiles.a.namespace must be a string"),
+        ('[profiles.a]\nlocal = "yes"', "profiles.a.local must be true or false"),
+        ('profiles = "a"', "profiles must be tables"),
+        ('[profiles.a]\nprotected = "yes"', "profiles.a.protected must be true, false or patterns"),
+        ('protected = { contxt = "x" }', "protected.contxt is not a setting"),
         ("protected = {}", "protected names no pattern"),
-        ("protected = [{ context = 1 }]", "protected is true or patterns"),
+        ("protected = [{ context = 1 }]", "protected must be true, false or patterns"),
         ('profile = "gone"', "There is no profile 'gone'"),
         ('[profiles.a]\nlocal = true\ncontext = "x"', "--local and --context at once"),
     ],

@@ -83,8 +83,8 @@ def test_film_shows_the_views_one_after_the_other(
 @pytest.mark.parametrize(
     ("flags", "reported"),
     [
-        (("--frames", "1"), "--frames is from 2"),
-        (("--size", "big"), "and --size such"),
+        (("--frames", "1"), "--frames must be from 2"),
+        (("--size", "big"), "COLUMNSxLINES, such"),
         (("--seconds", "0"), "--seconds from 1 to 3600"),
         (("--views", "overview,nothing"), "There is no view 'nothing'"),
     ],

@@ -22,7 +22,7 @@ from cockpit.cli.read.clusters import Answer
 from cockpit.cli.shell import completion, manual
 from cockpit.cli.shell.names import KINDS, LOCAL
 from cockpit.cli.shell.parsers import parser_of
-from cockpit.cli.verbs import BY_NAME, VERBS
+from cockpit.cli.verbs import BY_NAME, VERBS, Verb
 from cockpit.model.cluster import ClusterHealth, ClusterRef, ClusterSummary, WorkerGroup
 from cockpit.model.error import UnreachableError
 from cockpit.model.event import GroupsListed, RunSeen, SourceHealth
@@ -226,6 +226,12 @@ def test_manual_page_has_every_verb_and_every_flag() -> None:
                 assert flag.replace("-", "\\-") in text, (verb.name, flag)
     requests = {line.split()[0] for line in lines if line.startswith(".")}
     assert requests <= {".TH", ".SH", ".SS", ".TP", ".B"}, "a text became a request of troff"
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+def test_every_argument_of_a_verb_has_help(verb: Verb) -> None:
+    without = [action.dest for action in parser_of(verb)._actions if not action.help]
+    assert not without
 
 
 def test_versions_are_printed_for_people_and_programs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ from cockpit.backends.kuberay.api import client
 from cockpit.backends.kuberay.provision import apply
 from cockpit.cli import main as cli
 from cockpit.cli.cluster import readiness
+from cockpit.cli.cluster.up import plan_lines
 from cockpit.config import file
 from cockpit.model.cluster import ClusterHealth, ClusterRef
 from cockpit.model.error import CockpitError
@@ -81,7 +82,7 @@ def test_up_creates_everything_in_order_and_records_it(api: ApiServer, run: Run)
         "cockpit-train:0.1.0."  # fmt: skip
     assert plan[2].startswith("Create Namespace ml, ")
     assert "2 PriorityClasses" in plan[2]
-    assert "4 NetworkPolicies" in plan[2]
+    assert "5 NetworkPolicies" in plan[2]
     assert api.applied[0] == NS
     assert api.applied[-1] == CLUSTER
     assert "-n ml --cluster demo" in plan[-1]
@@ -487,14 +488,15 @@ def test_place_is_required_and_flags_may_not_contradict_it(
     assert cli.main([verb]) == 2
     assert "--on local, --on hosts FILE or --on lambda FILE" in capsys.readouterr().err
     assert cli.main([verb, "--on", "local", "--context", "lab"]) == 2
-    assert "contradict each other" in capsys.readouterr().err
+    assert "cannot be combined" in capsys.readouterr().err
 
 
 def test_up_on_local_is_cockpit_local_up(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["up", "--on", "local", "--size", "3", "--dry-run"]) == 0
     assert "Start local cluster local: a head and 3 workers." in capsys.readouterr().err
-    assert cli.main(["up", "--on", "local", "--gpu"]) == 2
-    assert "--gpu is for --on kubernetes" in capsys.readouterr().err
+    for flag in ("--gpu", "--no-wait", "--force-conflicts"):
+        assert cli.main(["up", "--on", "local", flag]) == 2
+        assert f"{flag} is for --on kubernetes" in capsys.readouterr().err
     assert cli.main(["down", "--on", "local", "--cluster", "none", "--yes"]) == 3
     assert "no local cluster 'none'" in capsys.readouterr().err
 
@@ -502,7 +504,7 @@ def test_up_on_local_is_cockpit_local_up(capsys: pytest.CaptureFixture[str]) -> 
 def test_gpu_and_another_overlay_contradict_each_other(run: Run) -> None:
     code, said = run(*UP, "--gpu", "--overlay", "cpu")
     assert code == 2
-    assert "--gpu and --overlay cpu contradict each other" in said
+    assert "--gpu and --overlay cpu cannot be combined" in said
 
 
 # -- the wait
@@ -517,6 +519,16 @@ def seen(*states: tuple[ClusterHealth, str]) -> list[Event]:
     for health, message in states:
         found += [ClusterSeen(ref=REF, health=health, message=message, **at), healthy]
     return found
+
+
+def test_images_of_a_plan_are_in_order() -> None:
+    images = [f"train:{number}" for number in range(9)]
+    head, *groups = ({"template": {"spec": {"containers": [{"image": image}]}}} for image in images)
+    workers = [group | {"groupName": "g", "replicas": 1} for group in groups]
+    spec = {"headGroupSpec": head, "workerGroupSpecs": workers}
+    of = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "demo"}}
+    [line] = plan_lines([apply.Planned(apply.Step.CREATE, of | {"spec": spec})])
+    assert line.endswith(f"; {', '.join(images)}.")
 
 
 def test_wait_prints_each_state_and_ends_when_the_cluster_is_ready(

@@ -136,6 +136,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch, store: Store) -> Store:
         PodsListed(at_s=1.0, source="backend", pods=()),
         JobsListed(at_s=1.0, source="backend", jobs=(job,)),
         QueuesListed(at_s=1.0, source="backend", entries=(entry,)),
+        SourceHealth(at_s=1.0, source="backend", ok=True),
     ):
         store.apply(event)
     return store
@@ -152,7 +153,7 @@ def test_object_that_waits_is_explained_stage_by_stage(
 
 
 def test_object_that_waits_as_json(waiting: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    assert called("group/gpu", "-o", "json", "--fail") == 1
+    assert called("groups/gpu", "-o", "json", "--fail") == 1
     found = json.loads(capsys.readouterr().out)
     assert (found["kind"], found["name"], found["waits"]) == ("group", "gpu", True)
     assert found["links"][0] == {
@@ -167,6 +168,7 @@ def test_object_that_waits_as_json(waiting: Store, capsys: pytest.CaptureFixture
     ("what", "why"),
     [
         ("pod/none", "There is no pod 'none'."),
+        ("pods/none", "There is no pod 'none'."),
         ("group/none", "There is no group 'none'."),
         ("job/none", "There is no RayJob 'none'."),
         ("job/", "job needs a name."),

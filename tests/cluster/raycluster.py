@@ -25,6 +25,7 @@ STORAGE = "/mnt/shared"
 RAY_SETTINGS: Mapping[str, str] = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_ENABLE_STATE_TRACKING": "1",  # otherwise /api/train/v2/runs/v1 returns 500
+    "RAY_raylet_start_wait_time_s": "90",  # instead of 30, as in cockpit's local pods
 }
 HEAD_CPU = "500m"
 """Ranks that train take all CPUs: with the weight of a worker, the head would hardly run."""

@@ -13,8 +13,9 @@ from cockpit.cli.main import main
 from cockpit.cli.options import connect
 from cockpit.config import file
 from cockpit.drills.faults import chaos
+from cockpit.drills.faults import pods as pod_faults
 from cockpit.drills.faults.catalog import fault
-from cockpit.drills.faults.fault import Aim, Order
+from cockpit.drills.faults.fault import Aim, DrillContext, Order, Prepared, Victims
 from cockpit.drills.faults.fault import parameter_values as values
 from cockpit.drills.gamedays.file import game_day, parsed, shipped
 from cockpit.drills.gamedays.gameday import Inject
@@ -243,3 +244,17 @@ def test_limits_are_checked() -> None:
     assert checked_blast_radius(None, 1) == BlastRadius(None, 1.0)
     assert BlastRadius().of_group(3) == 1
     assert BlastRadius().of_group(300) == 100
+
+
+async def test_random_kill_is_of_the_pods_that_it_chose_and_not_of_others_of_their_names() -> None:
+    there = context_of(6, ScriptedBackend())
+    orders: list[Order] = []
+
+    async def prepare(context: DrillContext, victims: Victims, order: Order) -> Prepared:
+        orders.append(order)
+        assert order.uids == {pod.name: pod.uid for pod in victims.pods}
+        return await pod_faults.pod_end(context, victims, order)
+
+    order = Order("d.1", values(fault("random-kills"), {}), Random(1), uids={"w-0": "old"})
+    await chaos.kill_one(there, replace(fault("pod-kill"), prepare=prepare), (), order, 1)
+    assert orders

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +17,12 @@ from cockpit.drills.faults.catalog import fault
 from cockpit.drills.faults.fault import Order, Victims
 from cockpit.drills.plan.plan import FaultSpec, TargetSpec
 from cockpit.model.cluster import Node, WorkerGroup
-from cockpit.model.drill import Verdict
+from cockpit.model.drill import Stage, Verdict
 from cockpit.model.error import CockpitError, ReplacedError
 from cockpit.model.event import GroupsListed, NodesListed, PodsListed
 from tests.drills.simulated_context import ScriptedContext, experiment, plan, trained
 from tests.events import HEAD, ONE, TWO
+from tests.local_cluster import until
 from tests.simulated_backend import ScriptedBackend
 
 REFUSED = "Error: The drain request is not accepted: the node is not idle"
@@ -39,7 +41,9 @@ class Draining(ScriptedBackend):
         )
 
 
-async def drained(backend: Draining, directory: Path, target: TargetSpec) -> list[str]:
+async def drained(
+    backend: Draining, directory: Path, target: TargetSpec, *, is_kept: bool = False
+) -> list[str]:
     """The pods that are deleted after a drain that fails."""
     nodes = tuple(Node(f"node-{p.name}", p.ip, "", False, alive=True) for p in (ONE, TWO))
     events = [*trained(), NodesListed(at_s=99.0, source="ray", nodes=nodes)]
@@ -52,7 +56,7 @@ async def drained(backend: Draining, directory: Path, target: TargetSpec) -> lis
     )
     record = await drill.conduct()
     assert record.verdict is Verdict.BROKEN
-    assert not Journal(directory).entries()
+    assert bool(Journal(directory).entries()) == is_kept
     return [call[1] for call in backend.asked if call[0] == "delete_pod"]
 
 
@@ -64,9 +68,43 @@ async def test_only_drained_pods_are_replaced_when_a_later_drain_is_refused(tmp_
     assert await drained(Draining(), tmp_path, TargetSpec(count=2)) == [ONE.name]
 
 
+async def test_full_disk_keeps_no_drained_pod_from_being_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object) -> None:
+        raise CockpitError("The journal of undo cannot be written.", "No space left on device")
+
+    monkeypatch.setattr(Journal, "done", full)
+    assert await drained(Draining(), tmp_path, TargetSpec(count=2), is_kept=True) == [ONE.name]
+
+
 async def test_pod_is_replaced_when_the_drain_may_have_been_accepted(tmp_path: Path) -> None:
     backend = Draining(error="grpc: deadline exceeded")
     assert await drained(backend, tmp_path, TargetSpec(TWO.name)) == [TWO.name]
+
+
+@pytest.mark.parametrize("is_aborted", [True, False])
+async def test_pod_with_a_preemption_notice_is_deleted_once(
+    is_aborted: bool, tmp_path: Path
+) -> None:
+    """By the fault at its deadline, or by the undo of a drill that is aborted before."""
+    backend = Draining()
+    nodes = (Node(f"node-{ONE.name}", ONE.ip, "", False, alive=True),)
+    listed = NodesListed(at_s=99.0, source="ray", nodes=nodes)
+    context = ScriptedContext([*trained(), listed], backend)
+    values = {"notice_s": "600" if is_aborted else "0"}
+    spec = FaultSpec("spot-preemption", values, TargetSpec(ONE.name))
+    preemption, journal = fault("spot-preemption"), Journal(tmp_path)
+    drill = experiment(context, preemption, plan(faults=(spec,)), journal=journal)
+    going = asyncio.create_task(drill.conduct())
+    await until(lambda: Stage.DURING in context.stages)
+    if is_aborted:
+        assert len(journal.entries()) == 1
+        drill.abort()
+    record = await going
+    assert (record.verdict is Verdict.ABORTED) is is_aborted
+    assert [call[1] for call in backend.asked if call[0] == "delete_pod"] == [ONE.name]
+    assert not journal.entries()
 
 
 @pytest.mark.parametrize(("least", "error"), [(4, ""), (8, "its min is 2")])

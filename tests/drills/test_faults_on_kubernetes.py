@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.backends.kuberay.resources.fault import MARK
 from cockpit.model.cluster import NodeType, Pod
 from cockpit.model.drill import Verdict
 from cockpit.session import builder
@@ -145,6 +146,7 @@ def test_a_policy_isolates_a_pod_and_is_removed(
     conduct(session, plan("network-isolate", for_s=2, recover_s=1), tmp_path, observe=look)
     assert seen == [1]
     assert api.ask("GET", path)["items"] == []
+    assert not any(MARK in pod["metadata"]["labels"] for pod in ray_on_kubernetes.pods())
 
 
 def test_an_evicted_pod_waits_while_its_node_is_cordoned(session: Session, tmp_path: Path) -> None:

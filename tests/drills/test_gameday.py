@@ -143,23 +143,23 @@ def test_a_file_reports_all_of_a_day() -> None:
 @pytest.mark.parametrize(
     ("text", "place", "said"),
     [
-        ("about = 3\n[[step]]\nwait_s = 1", "1:1", "It is a text"),
+        ("about = 3\n[[step]]\nwait_s = 1", "1:1", "It must be a string"),
         ("abuot = 'x'", "1:1", "did you mean about?"),
         ("", "1:1", "There is no step."),
-        ("[[step]]\ndrill = ", "2:9", "it is no TOML"),
+        ("[[step]]\ndrill = ", "2:9", "it is not valid TOML"),
         ("[[step]]\nwait_s = 1\n[[step]]\nname = 'x'", "3:1", "Step 2 has no action."),
         ("[[step]]\nwait_s = 1\ndrill = 'pod-kill'", "1:1", "is two things: drill and wait_s"),
         ("[[step]]\n  drill = 'pod-kil'", "2:3", "There is no fault 'pod-kil'"),
         ("[[step]]\nwait_s = 1\n# drill = 3\n[[step]]\ndrill='pod-kill'\nmuch = 1", "6:1", "much"),
-        ("[[step]]\ndrill = 'pod-delete'\nset = { grace_s = 'x' }", "3:9", "It has to be a float"),
+        ("[[step]]\ndrill = 'pod-delete'\nset = { grace_s = 'x' }", "3:9", "It has to be a number"),
         ("[[step]]\ndrill = 'pod-delete'\nset = { grac = 1 }", "3:9", "has no parameter 'grac'"),
         ("[[step]]\ndrill = 'pod-kill'\n[step.set]\ngrac = 1", "4:1", "has no parameter 'grac'"),
         ("[[step]]\ndrill = 'pod-kill'\ncount = 0", "3:1", "hits 1 or more"),
         ("[[step]]\ndrill = 'pod-kill'\ncount = 1.5", "3:1", "a whole number"),
-        ("[[step]]\ndrill = 'pod-kill'\nprobes = ['quick']", "3:1", "'quick' is no probe"),
-        ("[defaults]\nduring = ['x']\n[[step]]\nwait_s=1", "2:1", "'x' is no probe"),
+        ("[[step]]\ndrill = 'pod-kill'\nprobes = ['quick']", "3:1", "'quick' is not a probe"),
+        ("[defaults]\nduring = ['x']\n[[step]]\nwait_s=1", "2:1", "'x' is not a probe"),
         ("[defaults]\ndrill = 'x'\n[[step]]\nwait_s=1", "2:1", "[defaults] has no 'drill'"),
-        ("defaults = 3\n[[step]]\nwait_s = 1", "1:1", "defaults is no table"),
+        ("defaults = 3\n[[step]]\nwait_s = 1", "1:1", "defaults is not a table"),
         ("[[step]]\nfaults = [{ drill = 'pod-kill' }, { drill = 'x' }]", "2:37", "no fault 'x'"),
         ("[[step]]\nfaults = []", "2:1", "There is no fault in faults."),
         ("[[step]]\nlaunch = 'x'", "2:1", "There is no job 'x'"),
@@ -168,7 +168,7 @@ def test_a_file_reports_all_of_a_day() -> None:
         ("[[step]]\nscale = 'gpu'", "2:1", "scale has no size"),
         ("[[step]]\nwait_s = -1", "2:1", "from 0 to 1e12"),
         ("[[step]]\nwait_s = inf", "2:1", "from 0 to 1e12"),
-        ("[[step]]\nexpect = 3", "2:1", "a list of texts"),
+        ("[[step]]\nexpect = 3", "2:1", "a list of strings"),
         ("step = 3", "1:1", "a list of tables"),
     ],
 )
@@ -183,7 +183,7 @@ def test_an_error_names_line_and_column_and_what_is_wrong(text: str, place: str,
 def test_settings_of_a_guard_are_kept_as_written() -> None:
     step = "[[step]]\nwait_s = 1\n"
     assert parsed(f"[guard]\nhang = 'restart'\n{step}", "d", "d").guard == {"hang": "restart"}
-    with pytest.raises(UsageError, match="guard is no table"):
+    with pytest.raises(UsageError, match="guard is not a table"):
         parsed(f"guard = 1\n{step}", "d", "d")
 
 
@@ -191,7 +191,7 @@ def test_a_file_that_is_not_there_or_no_text_is_wrong_usage(tmp_path: Path) -> N
     with pytest.raises(UsageError, match="cannot be read"):
         game_day(str(tmp_path / "none.toml"))
     (tmp_path / "b.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="is no text"):
+    with pytest.raises(UsageError, match="is not a text file"):
         game_day(str(tmp_path / "b.toml"))
 
 
@@ -275,6 +275,8 @@ async def test_a_day_passes_when_all_of_its_steps_do() -> None:
     assert result.steps[1].record is not None
     assert actions.asked == ["drill pod-kill of day"]
     assert text[0] == "step 1 of 2: wait 0.01 s"
+    assert text[1] == "step 1 passed: waited"
+    assert text[3].startswith("step 2 passed: first new step after ")
 
 
 def test_a_job_that_makes_no_checkpoint_is_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,22 +325,25 @@ async def test_a_job_that_cannot_be_sent_again_is_reported_and_the_day_continues
 
 async def test_a_drill_that_fails_does_not_keep_the_next_from_being_done() -> None:
     context = ScriptedContext(trained())
-    run, actions, _ = run_of(context, day_of(TWICE))
+    run, actions, text = run_of(context, day_of(TWICE))
     actions.verdicts = [Verdict.FAILED, Verdict.PASSED]
     result = await run.conduct()
     assert not result.passed
     assert [step.ok for step in result.steps] == [False, True]
     assert result.why.startswith("step 1, pod-kill: failed")
+    assert text[1].startswith("step 1 FAILED: first new step after ")
 
 
 @pytest.mark.parametrize("verdict", [Verdict.BROKEN, Verdict.ABORTED])
 async def test_after_a_drill_that_broke_the_rest_is_left_out(verdict: Verdict) -> None:
     context = ScriptedContext(trained())
-    run, actions, _ = run_of(context, day_of(TWICE))
+    run, actions, text = run_of(context, day_of(TWICE))
     actions.verdicts = [verdict]
     result = await run.conduct()
     assert [step.ok for step in result.steps] == [False, None]
     assert result.steps[1].why == f"left out: step 1 was {verdict.value}"
+    assert text[-1] == f"step 2 left out: step 1 was {verdict.value}"
+    assert text[1].startswith(f"step 1 FAILED: {verdict.value}: ")
 
 
 async def test_a_step_between_that_fails_ends_the_day() -> None:

@@ -57,12 +57,12 @@ def test_a_step_whose_fault_is_not_there_reports_it_and_that_it_is_left_out() ->
 
 def test_a_step_that_is_not_optional_or_not_allowed_cannot_be_done() -> None:
     day = day_of("[[step]]\ndrill = 'container-kill'\n")
-    text = "It cannot be done, and the day will not have passed: there is no container-kill here"
+    text = "This step cannot run, so the game day will fail: there is no container-kill here"
     assert after(step_lines(day, LOCAL), "container-kill").startswith(text)
     at = replace(KUBERAY, rights={"delete_pod": Capability(False, "they are not yours")})
     day = day_of("[[step]]\ndrill = 'pod-kill'\noptional = true\n")
     assert after(step_lines(day, at), "pod-kill").endswith(
-        "for pod-kill there is no right to delete pods: they are not yours."
+        "pod-kill needs the permission to delete pods: they are not yours."
     )
 
 
@@ -78,7 +78,7 @@ def test_a_job_that_runs_and_is_no_run_may_keep_the_days_own_waiting() -> None:
     at = replace(LOCAL, jobs=(Job("job-1", "python x.py", JobStatus.RUNNING),))
     text = step_lines(game_day("smoke"), at)
     assert after(text, "launch checkpointed").startswith(
-        "Note: job-1 runs there too: a rank waits until"
+        "Note: job-1 is also running on this cluster: a rank waits until"
     )
     always = day_of("[[step]]\nlaunch = 'checkpointed'\nalways = true\nwithin_s = 60\n")
     text = step_lines(always, replace(at, run="other"))
@@ -115,7 +115,7 @@ def test_the_steps_of_a_day_are_reported_without_a_cluster_too(capsys: Capture) 
     for argv in (["plan", "smoke"], ["run", "preemption", "--dry-run"]):
         assert main(["drill", *argv]) == 0
         reported = capsys.readouterr().err
-        assert "So it is unknown what is available here." in reported
+        assert "Which faults are available is therefore unknown." in reported
         assert "  1. launch checkpointed" in reported
         assert "Dry run: nothing was changed." in reported
     assert main(["drill", "run", "smoke", "--yes"]) == 3
@@ -175,7 +175,9 @@ def test_random_kills_list_all_possible_targets(what: str, whom: str) -> None:
     order = Order("d.1", values(kills, {"fault": what}), Random(1))
     victims = choose(context.store, kills, TargetSpec(), order.random)
     prepared = asyncio.run(kills.prepare(context, victims, order))
-    assert prepared.lines[1] == f"Each kill draws again: any {whom} there may be hit, also twice."
+    assert prepared.lines[1] == (
+        f"Each kill selects a new random target: any {whom} there may be hit more than once."
+    )
 
 
 def test_a_record_of_the_fault_that_was_called_preemption_is_still_read(capsys: Capture) -> None:

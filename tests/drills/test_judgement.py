@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.drills.engine.drill_log import judge
+from cockpit.drills.faults.catalog import ENDS_PODS, NAMES
 from cockpit.drills.plan.plan import DrillPlan, FaultSpec
 from cockpit.model.drill import Drill, Instant, Milestone, Recovery, Verdict
 
@@ -59,16 +60,11 @@ def lost(seconds: float | None) -> Recovery:
     ("measured", "verdict", "why"),
     [
         (lost(11.0), Verdict.PASSED, "first new step after 4.5 s, 11.0 s lost"),
-        (lost(12.5), Verdict.FAILED, "rank-kill of worker-1: 12.5 s lost, not 12 s"),
+        (lost(12.5), Verdict.FAILED, "rank-kill of worker-1: 12.5 s lost, limit 12 s"),
         (
             lost(None),
             Verdict.FAILED,
             "rank-kill of worker-1: the run did not catch up, so the time lost is unknown",
-        ),
-        (
-            Recovery(replace(DRILL, run_id=""), interrupted=None),
-            Verdict.PASSED,
-            "there was no run to lose; its pods are back",
         ),
     ],
 )
@@ -77,3 +73,26 @@ def test_time_lost_until_the_run_has_caught_up_is_limited(
 ) -> None:
     plan = replace(PLAN, max_time_lost_s=12.0)
     assert judge(plan, "", "", [measured]) == (verdict, why)
+
+
+@pytest.mark.parametrize(
+    ("fault", "ready_s", "verdict", "why"),
+    [
+        ("pod-kill", 9.5, Verdict.PASSED, "no run is active; the pods were ready after 9.5 s"),
+        ("pod-kill", None, Verdict.FAILED,
+         "pod-kill of worker-1: the pod did not become ready again"),
+        ("container-kill", None, Verdict.FAILED,
+         "container-kill of worker-1: the pod did not become ready again"),
+        ("network-delay", None, Verdict.PASSED,
+         "no run is active; only the pods were measured"),
+    ],
+)  # fmt: skip
+def test_without_a_run_the_pods_that_the_fault_ended_have_to_be_ready_again(
+    fault: str, ready_s: float | None, verdict: Verdict, why: str
+) -> None:
+    drill = replace(DRILL, run_id="", fault=fault)
+    assert judge(PLAN, "", "", [Recovery(drill, pod_ready_s=ready_s)]) == (verdict, why)
+
+
+def test_every_fault_that_is_said_to_end_pods_is_in_the_catalogue() -> None:
+    assert set(NAMES) >= ENDS_PODS

@@ -51,7 +51,7 @@ def test_a_plan_names_the_pod_the_ranks_and_what_will_happen() -> None:
 def test_plan_names_all_pods_and_ranks_of_a_replica_of_several_hosts() -> None:
     one, two = (replace(pod, replica="gpu-x1") for pod in (ONE, TWO))
     plan = plan_kill(reduced([*before_the_kill(), pods(60.0, one, two)]), TWO.name, 0.0)
-    assert f"KubeRay then replaces its replica, with {ONE.name}." in plan.lines
+    assert f"KubeRay then replaces the whole replica, which also includes {ONE.name}." in plan.lines
     assert "They run ranks 0, 1 of 2 of run demo" in " ".join(plan.lines)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -198,6 +199,44 @@ def test_a_network_fault_that_starts_after_its_undo_fails(script: Inside) -> Non
     assert "undone before it began" in late.stderr
     shown = in_namespace(f"cockpit-a{os.getpid()}", "tc", "qdisc", "show", "dev", "eth0").stdout
     assert "tbf" not in shown
+
+
+def test_undo_removes_the_rules_that_outlived_their_container(
+    script: Inside, tmp_path: Path
+) -> None:
+    """Its processes and its files have ended with it; the network is the pod's."""
+    own = f"cockpit-a{os.getpid()}"
+    assert script("on", NAME, "partition", "0", "600", THERE).returncode == 0
+    listed = ["ip", "netns", "pids", own]
+    (keeper,) = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split()
+    os.kill(int(keeper), signal.SIGKILL)
+    (tmp_path / f".{NAME}").unlink()
+    assert passes() == 0
+    assert script("off", NAME, "refuse").returncode == 0
+    assert passes() == 1
+    assert script("on", NAME, "partition", "0", "600", THERE).returncode == 1, "it is refused"
+
+
+@pytest.mark.parametrize(
+    ("program", "fault", "show"),
+    [
+        ("tc", ("rate", "1000", "600"), ("tc", "qdisc", "show", "dev", "eth0")),
+        ("nft", ("partition", "0", "600", THERE), ("nft", "list", "tables")),
+    ],
+)
+def test_fault_is_undone_in_an_image_with_the_one_program_that_it_needs(
+    program: str, fault: tuple[str, ...], show: tuple[str, ...], script: Inside, tmp_path: Path
+) -> None:
+    own = f"cockpit-a{os.getpid()}"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / program).symlink_to(str(shutil.which(program)))
+    text = pod_script.source("network").replace(":/usr/sbin:/sbin", "")
+    only = ("/usr/bin/env", f"PATH={tmp_path / 'bin'}", sys.executable, "-c", text)
+    before = in_namespace(own, *show).stdout
+    for arguments in (("on", NAME, *fault), ("off", NAME)):
+        done = in_namespace(own, *only, *arguments, temporary=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert (in_namespace(own, *show).stdout == before) is (arguments[0] == "off")
 
 
 def test_packets_are_late_until_it_is_undone(script: Inside) -> None:

@@ -26,5 +26,5 @@ def test_the_directory_of_a_run_keeps_its_scheme(path: str, directory: str) -> N
 def test_a_bucket_is_refused_with_the_reason(path: str) -> None:
     with pytest.raises(CockpitError) as raised:
         _place(Victims(pods=(), run_id="r1"), path, "checkpoint")
-    assert raised.value.what == f"{path} is no directory."
+    assert raised.value.what == f"{path} is not a directory."
     assert raised.value.why == "Only a file system that pods mount can be made to fail."

@@ -301,7 +301,7 @@ def test_full_disk_keeps_no_effect_from_being_undone(monkeypatch: pytest.MonkeyP
 def test_description_has_fault_target_age_and_effect(age_s: float, when: str) -> None:
     entry = left(age_s=0.0)
     assert described(entry, entry.written_s + age_s) == (
-        f"Drill drill-1.1 left rank-freeze of t-workers-1 {when}: let it run again"
+        f"Drill drill-1.1 left rank-freeze of t-workers-1 {when}. To undo: let it run again"
     )
 
 

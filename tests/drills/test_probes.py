@@ -44,10 +44,10 @@ def test_the_example_of_each_kind_is_one(kind: object) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("quick", "is no probe"),
+        ("quick", "is not a probe"),
         ("throughput < 3", "It is compared by >=."),
-        ("throughput >= x", "'x' is no number."),
-        ("throughput >= nan", "'nan' is no number."),
+        ("throughput >= x", "'x' is not a number."),
+        ("throughput >= nan", "'nan' is not a number."),
         ("replicas-ready >= 1", "It takes no limit."),
         ("prometheus: up", "A query, one of"),
         ("prometheus: > 3", "A query, one of"),

@@ -92,7 +92,7 @@ def test_unavailable_fault_is_refused_before_any_change(
 ) -> None:
     kept = len(DrillHistory().all()[0])
     assert main(["drill", "run", "container-kill", "--yes", "--local"]) == 2
-    assert "There is no container-kill on this cluster." in capsys.readouterr().err
+    assert "Fault container-kill is not available on this cluster." in capsys.readouterr().err
     assert main(["drill", "run", "pod-kill", "--local"]) == 2, "nobody is there to be asked"
     assert main(["--read-only", "drill", "run", "pod-kill", "--yes", "--local"]) == 4
     assert main(["drill", "run", "pod-kill", "--yes", "--local", "--junit", "/no/such/x"]) == 2

@@ -48,7 +48,9 @@ def test_a_run_that_will_come_back_needs_no_warning() -> None:
 
 
 def test_without_a_run_pods_alone_are_timed() -> None:
-    assert warnings(Store(), (Victims(pods=(TWO,)),)) == ("there is no run: pods alone are timed",)
+    assert warnings(Store(), (Victims(pods=(TWO,)),)) == (
+        "no run is active: only the pods are measured",
+    )
 
 
 @pytest.mark.parametrize(

@@ -25,13 +25,13 @@ from cockpit.config import paths
 from cockpit.drills.engine import lease
 from cockpit.drills.engine.journal import Journal
 from cockpit.drills.plan.plan import BlastRadius
-from cockpit.guard.policy import Action, Policy
-from cockpit.guard.trouble import Failures
+from cockpit.guard.policy import HOUR_S, Action, Policy, Target
+from cockpit.guard.trouble import JUDGED, Failures
 from cockpit.insight.causes.types import Advice, Category, Cause
 from cockpit.insight.causes.verdict import causes_of_run
 from cockpit.insight.hang.types import Confidence
 from cockpit.model.cluster import ClusterRef, KubernetesNode, Pod
-from cockpit.model.error import LeaseHeldError, NotAllowedError
+from cockpit.model.error import CockpitError, LeaseHeldError, NotAllowedError, UnreachableError
 from cockpit.model.event import (
     AttemptEnded,
     Event,
@@ -49,7 +49,7 @@ from cockpit.session.session import Session
 from cockpit.store.run import RunView
 from cockpit.store.store import Store
 from tests.drills.simulated_context import ScriptedContext
-from tests.events import HEAD, ONE, REF, RUN, TWO, before_the_kill, started, the_recovery
+from tests.events import HEAD, ONE, REF, RUN, THREE, TWO, before_the_kill, started, the_recovery
 from tests.insight.test_hang import IDLE, LOOP, REDUCE, REPORT, WORLD, dump
 from tests.local_cluster import until
 from tests.simulated_backend import ScriptedBackend
@@ -233,7 +233,7 @@ async def test_budget_holds_after_the_guard_was_started_again(
     again = watched(replace(RESTART, budget=1))
     await again.poll()
     assert not again.killed()
-    assert "the budget of 1 change an hour is used up" in again.lines[0]
+    assert "the budget of 1 change per hour is used up" in again.lines[0]
     other = watched(replace(RESTART, budget=1), ref=ClusterRef("local", "other"))
     await other.poll()
     assert other.killed(), "each cluster has its own"
@@ -276,9 +276,63 @@ async def test_hang_is_captured_and_reported_without_the_right_to_exec(
     assert not of.killed()
     assert [line for line in of.lines if "captured in" in line]
     assert "NOT done: You cannot exec in pod" in of.lines[-1]
-    assert "it may not create pods/exec" in of.lines[-1]
+    assert of.lines[-1].endswith("it may not create pods/exec.")
     assert [line["result"] for line in audited()] == ["failed"]
     assert not of.guard._memory.changes_s, "it used up none of the budget"
+
+
+async def test_kill_whose_answer_was_lost_costs_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Cluster.exec
+
+    async def lost(of: Cluster, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
+        if argv[-2] == "rank":
+            return await run(of, pod, argv, uid=uid)
+        raise UnreachableError("The API server cannot be reached.", "no answer in time")
+
+    monkeypatch.setattr(Cluster, "exec", lost)
+    for within_drill in (False, True):
+        of = watched(replace(RESTART, budget=1))
+        if within_drill:
+            of.cluster.held_by = lease.holder_of("drill-1", os.getpid())
+        await of.poll()
+        assert len(of.guard._memory.changes_s) == 1
+        assert "restart, run demo, attempt 1: MAY be done: " in of.lines[-1]
+
+
+async def test_request_that_was_lost_before_the_kill_costs_no_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def lost(*_: object, **more: object) -> ExecResult:
+        raise UnreachableError("The API server cannot be reached.", "no answer in time")
+
+    monkeypatch.setattr(Cluster, "exec", lost)
+    of = watched()
+    await of.poll()
+    assert not of.guard._memory.changes_s
+    assert "NOT done" in of.lines[-1]
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_replacement_of_two_pods_that_fails_at_the_second_costs_budget(
+    answered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error: CockpitError = NotAllowedError("no") if answered else UnreachableError("no answer")
+    delete = Cluster.delete_pod
+
+    async def second_fails(of: Cluster, pod: str, *, uid: str, grace_s: float) -> None:
+        if any(ask[0] == "delete_pod" for ask in of.asked):
+            raise error
+        await delete(of, pod, uid=uid, grace_s=grace_s)
+
+    monkeypatch.setattr(Cluster, "delete_pod", second_fails)
+    of = watched(Policy(hang=Action.REPLACE))
+    of.guard._actions._limits = BlastRadius(max_share=1.0)
+    of.cluster.held_by = lease.holder_of("drill-1", os.getpid())
+    [decision] = of.guard.decide(of.context.store)
+    targets = (*decision.trouble.targets, Target(0, 100, ONE.name, "uid-1"))
+    trouble = replace(decision.trouble, targets=targets)
+    await of.guard._carry_out(replace(decision, trouble=trouble))
+    assert len(of.guard._memory.changes_s) == 1
 
 
 async def test_process_that_has_ended_is_not_killed() -> None:
@@ -535,6 +589,17 @@ async def test_node_is_cordoned_after_the_third_failure_on_it() -> None:
     assert not Journal().entries(), "an act that is complete is not undone by the next start"
 
 
+async def test_node_with_the_name_of_a_deleted_one_has_failures_of_its_own() -> None:
+    policy = Policy(repeated_failure=Action.CORDON)
+    of = await after(policy, 4)
+    other = KubernetesNodesListed(at_s=105.0, source="backend", nodes=(replace(NODE, uid="uid-b"),))
+    await of.see([other, *failures(6)[-4:]])
+    assert "2 failures on node node-a, 3 are needed" in of.lines[-1]
+    await of.see([other, *failures(8)[-4:]])
+    cordoned = [entry["after"] for entry in audited() if entry["action"] == "guard cordon"]
+    assert len(cordoned) == 2, "the guard acts on the failures of each node"
+
+
 def of_all(store: Store, run: RunView) -> Sequence[Cause]:
     """Both ranks ended each of the attempts."""
     return [replace(cause, ranks=(0, 1)) for cause in died(store, run)]
@@ -624,3 +689,41 @@ def test_error_of_the_disk_does_not_keep_the_guard_from_acting(
     capture = watched(Policy(hang=Action.CAPTURE))
     asyncio.run(capture.poll(times=2))
     assert [line for line in capture.lines if "NOT done" in line]
+
+
+async def test_clock_that_is_set_forward_gives_no_new_budget() -> None:
+    of = watched(replace(RESTART, budget=1))
+    await of.poll()
+    assert len(of.killed()) == 1
+    of.context.clock_step_s += 7_200.0
+    of.context.dispatch(replace(hang(), attempt=2))
+    pods = (HEAD, PODS[1], replace(THREE, uid="uid-3"))
+    of.context.dispatch(PodsListed(at_s=120.0, source="backend", pods=pods))
+    await of.poll()
+    assert len(of.killed()) == 1
+    assert "the budget of 1 change per hour is used up" in of.lines[-1]
+
+
+async def test_job_of_a_run_that_is_over_is_not_stopped() -> None:
+    over = RunSeen(
+        at_s=106.0, source="telemetry", run_id=RUN, name="demo", state=RunState.ERRORED,
+        submission_id="job-1",
+    )  # fmt: skip
+    of = watched(Policy(repeated_failure=Action.STOP), (), judge=user_error)
+    await of.see([*failures(4), over])
+    assert not audited()
+    assert "Reason: the run is over." in of.lines[-1]
+
+
+def test_attempts_of_days_ago_are_not_judged_once_a_second() -> None:
+    store, judged = Store(), list[int]()
+
+    def judge(store: Store, run: RunView) -> Sequence[Cause]:
+        judged.append(len(run.attempts))
+        return died(store, run)
+
+    for event in failures(3_000):
+        store.apply(event)
+    [found] = Failures(judge).repeated(store, 100.5 + 3_000 + HOUR_S - 5.0, 3)
+    assert judged[0] <= JUDGED + 10
+    assert found.sentence.startswith("6 attempts failed within an hour.")

@@ -55,7 +55,7 @@ def test_frozen_rank_and_stuck_rank_are_named_and_restarted_once(run: HungRun) -
         assert hang.recovered_s <= RECOVERED_WITHIN_S, found
         assert hang.first_step_s is not None
         assert hang.first_step_s <= WHOLE_WITHIN_S, found
-    assert "sends nothing" in found[0].verdict
+    assert "sends no data" in found[0].verdict
     assert "`stuck` (stuck_torch.py" in found[1].verdict
     assert acts()[before:] == ["done", "done"]
 

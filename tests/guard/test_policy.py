@@ -85,7 +85,7 @@ def test_budget_counts_the_changes_of_the_last_hour() -> None:
     memory = Memory(changes_s=(50.0, 60.0, 70.0))
     found = decided(RESTART, memory=memory)
     assert found.action is Action.OBSERVE
-    assert found.reason == "the budget of 3 changes an hour is used up"
+    assert found.reason == "the budget of 3 changes per hour is used up"
     later = decide(RESTART, HANG, memory, 55.0 + HOUR_S)
     assert later is not None
     assert later.action is Action.RESTART
@@ -98,11 +98,20 @@ def test_act_that_failed_is_tried_again_later_and_then_given_up() -> None:
     for _ in range(TRIES):
         found = decide(RESTART, HANG, memory, now_s)
         assert found is not None
-        memory = memory.decided(found).failed_on(found, now_s)
+        memory = memory.decided(found).failed_on(found, now_s, may_have_changed=False)
         assert decide(RESTART, HANG, memory, now_s + RETRY_S / 2) is None
         now_s += RETRY_S
     assert decide(RESTART, HANG, memory, now_s) is None
     assert not memory.changes_s, "a failed act costs no budget"
+
+
+def test_act_that_failed_and_may_have_changed_the_cluster_costs_budget() -> None:
+    found = decided(RESTART)
+    memory = Memory(changes_s=(100.0 - HOUR_S,))
+    memory = memory.decided(found).failed_on(found, 100.0, may_have_changed=True)
+    assert memory.changes_s == (100.0,)
+    other = replace(HANG, key="r/hang/2", attempt=2)
+    assert decided(replace(RESTART, budget=1), other, memory).action is Action.OBSERVE
 
 
 def test_dry_run_reports_the_change_once() -> None:

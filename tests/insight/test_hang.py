@@ -182,7 +182,7 @@ def test_evidence_has_the_node_and_process_of_the_cause() -> None:
     assert found.evidence[0] == "rank 1: 10.0.0.4, pid 1; 1 % CPU, kernel state S"
     waiting = [dump(0, 1, 3, waits=True)]
     silent = judged(hung(waiting, stale=(1,), host="10.0.0.4"))
-    assert "rank 1: 10.0.0.4, pid 1; it sends nothing" in silent.evidence
+    assert "rank 1: 10.0.0.4, pid 1; it sends no data" in silent.evidence
 
 
 def test_hang_replaces_the_finding_of_a_hung_run() -> None:
@@ -190,7 +190,7 @@ def test_hang_replaces_the_finding_of_a_hung_run() -> None:
     store = hung([dump(1, 0, 2, waits=False), *waiting])
     [finding] = findings(store, store.runs["r"], 101.0)
     assert (finding.kind, finding.severity) == ("hang", Severity.CRITICAL)
-    assert finding.todo.startswith("End the pod of the rank, so that the run restarts")
+    assert finding.todo.startswith("Delete the pod of the rank, so that the run restarts")
     assert finding.todo.endswith("stop the job: cockpit stop JOB")
 
 
@@ -198,7 +198,8 @@ def test_wrong_script_is_not_restarted() -> None:
     found = judged(hung([dump(rank, 1, 3, waits=True) for rank in range(4)]))
     for kind in (Kind.SKIPPED, Kind.MISMATCH, Kind.DEADLOCK):
         assert (
-            actions(replace(found, kind=kind))[-1] == "A restart would hang again: cockpit stop JOB"
+            actions(replace(found, kind=kind))[-1]
+            == "A restart would hang again, so stop the job: cockpit stop JOB"
         )
 
 
@@ -327,7 +328,7 @@ def test_rank_with_an_xid_is_a_gpu_fault_even_if_it_sends_nothing() -> None:
         store.apply(RankSampled(at_s=1.0, source="t", run_id="r", samples=(sample,)))
         found = judged(store)
         assert (found.kind, found.ranks) == (Kind.GPU, causes)
-        assert "rank 1: Xid 79 of its GPU" in found.evidence
+        assert "rank 1: Xid 79 on its GPU" in found.evidence
         assert any("cockpit cordon NODE" in line for line in actions(found))
 
 
@@ -393,6 +394,7 @@ def test_run_that_lacks_resources_is_explained() -> None:
     assert found is not None
     assert (found.kind, found.confidence) == (Kind.RESOURCES, Confidence.HIGH)
     assert message in found.sentence
+    assert "No progress for 30.0 s." in lines(found, now_s=31.0)
 
 
 def test_attempt_that_ended_in_a_hang_has_its_verdict_after_the_next_one_was_late_too() -> None:
@@ -540,7 +542,7 @@ def test_middle_of_a_deep_stack_is_left_out() -> None:
     frames = tuple(f"f{at} (a.py:{at})" for at in range(40))
     shown = _stack(Stack(frames, 20, "time.sleep"))
     assert shown[:2] == ["  time.sleep", "  f0 (a.py:0)"]
-    assert shown[11:] == ["  … 26 frames", "→ f20 (a.py:20)", *(f"  {f}" for f in frames[-3:])]
+    assert shown[11:] == ["  … 26 more frames", "→ f20 (a.py:20)", *(f"  {f}" for f in frames[-3:])]
 
 
 @pytest.mark.parametrize("stale", [(), (1,)])

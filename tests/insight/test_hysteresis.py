@@ -120,3 +120,24 @@ def test_severities_have_an_order() -> None:
     assert is_at_least(Severity.CRITICAL, Severity.WARNING)
     assert is_at_least(Severity.INFO, Severity.INFO)
     assert not is_at_least(Severity.INFO, Severity.WARNING)
+
+
+def test_severity_that_changes_at_each_look_is_reported_once() -> None:
+    clock = Clock()
+    worse = replace(SLOW, severity=Severity.CRITICAL)
+    clock.look(20, SLOW)
+    for _ in range(60):
+        clock.look(1, worse)
+        clock.look(1, SLOW)
+    assert [type(event) for _, event in clock.events] == [AlertRaised] * 2
+    assert clock.look(60, SLOW) == [(CLEARED_AFTER_S - 1, "AlertRaised")]
+    assert clock.store.alerts["idle-gpu/rank 3"].alert.finding.severity is Severity.WARNING
+
+
+def test_clock_that_is_set_back_delays_no_alert() -> None:
+    clock = Clock()
+    clock.look(3, SLOW)
+    clock.now_s -= 3_600
+    assert clock.look(30, SLOW) == [(RAISED_AFTER_S + 1, "AlertRaised")]
+    clock.now_s -= 3_600
+    assert [kind for _, kind in clock.look(60)] == ["AlertCleared"]

@@ -26,7 +26,7 @@ def clock(at_s: float) -> str:
 
 def test_training_is_described_by_its_numbers() -> None:
     assert line(before_the_kill(), 99.5) == "Training: step 50, 2 ranks, 200 samples/s"
-    assert line(before_the_kill(), 111.0).endswith("200 samples/s, no sample for 12 s")
+    assert line(before_the_kill(), 111.0).endswith("200 samples/s, no telemetry for 12 s")
 
 
 def test_a_later_attempt_names_the_verdict_on_the_one_before() -> None:

@@ -14,8 +14,9 @@ from cockpit.insight.detectors.memory import growth_bytes_per_s
 from cockpit.insight.detectors.regression import against_recorded
 from cockpit.insight.detectors.straggler import scores, standings
 from cockpit.insight.detectors.thresholds import Thresholds
+from cockpit.insight.metrics import checkpoint
 from cockpit.insight.metrics.bottleneck import shares
-from cockpit.insight.metrics.checkpoint import at_risk
+from cockpit.insight.metrics.checkpoint import UnsavedWork, at_risk
 from cockpit.insight.metrics.cost import cost
 from cockpit.insight.metrics.diagnosis import diagnosis
 from cockpit.insight.metrics.eta import eta
@@ -32,7 +33,7 @@ from cockpit.model.event import (
 )
 from cockpit.model.run import Job, JobStatus, Phase, RankSample, RunState, RunSummary, Spread
 from cockpit.model.tracking import TrackedRun
-from cockpit.store.run import RUN_POINTS
+from cockpit.store.run import RUN_POINTS, RunView
 from cockpit.store.series import Series
 from tests.insight.training_run import RUN, T0, Training
 
@@ -163,6 +164,15 @@ def test_goodput_and_losses_add_up_to_the_wall_time() -> None:
     assert redone_steps(training.run) == 50
     assert found.lost_s["redone steps"] == pytest.approx(5, abs=0.5)
     assert training.step > step
+
+
+def test_steps_before_an_attempt_that_made_none_are_done_again_too() -> None:
+    training = run(Training(saves=1e9), 100)
+    training.end("rank 1 died", back_by=50)
+    training.start()
+    training.end("rank 0: its node died")
+    run_again(training, 100)
+    assert redone_steps(training.run) == 50
 
 
 def run_again(training: Training, seconds: float) -> None:
@@ -329,6 +339,12 @@ def test_work_at_risk_is_the_work_since_the_checkpoint() -> None:
     assert risk.steps == pytest.approx(500, abs=15)
     assert risk.seconds == pytest.approx(50, abs=2)
     assert risk.gpu_seconds == pytest.approx(100, abs=4)
+
+
+def test_one_step_at_risk_is_no_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "at_risk", lambda run: UnsavedWork(1, 7_200.0, 0.0, None))
+    [finding] = checkpoint.find(RunView("r", "r"), Thresholds())
+    assert finding.what.startswith("No checkpoint yet: 1 step, 120 min would be lost")
 
 
 def test_after_a_restart_only_the_new_steps_are_at_risk() -> None:

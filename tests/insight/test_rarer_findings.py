@@ -8,11 +8,19 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.insight.detectors import memory
+from cockpit.insight.detectors.gpus import find as gpus_find
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.model.alert import Severity
 from cockpit.model.cluster import Node
-from cockpit.model.event import MetricsReported, NodesListed, RunSeen, SourceHealth
+from cockpit.model.event import (
+    GpuActivityListed,
+    MetricsReported,
+    NodesListed,
+    RunSeen,
+    SourceHealth,
+)
 from cockpit.model.run import RankSample, RunState
+from cockpit.model.tracking import GpuActivity
 from tests.insight.training_run import GIB, RUN, Training, Watcher
 
 
@@ -135,8 +143,8 @@ def test_memory_that_grows_on_a_node_is_reported_before_it_is_full() -> None:
         if training.now_s > 600:
             watcher.look()
     what = watcher.found["node-memory"][1].what
-    # 16 MB a second are 916 MiB a minute; of the 64 GiB about 24 are left then.
-    assert "grows by 916 MiB a minute: full in 27 min" in what
+    # 16 MB a second are 916 MiB per minute; of the 64 GiB about 24 are left then.
+    assert "grows by 916 MiB per minute: full in 27 min" in what
 
 
 def test_gpus_that_no_rank_holds_are_reported() -> None:
@@ -178,6 +186,33 @@ def test_a_run_that_only_reports_and_stops_is_reported() -> None:
     assert "Reports come every 10 s; threshold 120 s" in watcher.found["no-report"][1].why
 
 
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_no_report_is_due_between_two_attempts_of_a_run_that_only_reports(goes_on: bool) -> None:
+    training = Training(change=lambda s, t: None)
+    watcher = started(training)
+
+    def report(seconds: int, every_s: int = 20) -> None:
+        for second in range(seconds):
+            training.now_s += 1
+            training.healthy()
+            if second % every_s == every_s - 1:
+                training.tell(
+                    MetricsReported(
+                        at_s=training.clock, source="telemetry", run_id=RUN,
+                        attempt=training.attempt, metrics={"loss": 1.0 / training.now_s},
+                    )
+                )  # fmt: skip
+            watcher.look()
+
+    report(200)
+    training.end("its node died")
+    training.now_s += 1_000
+    training.start()
+    report(100)
+    report(300, every_s=20 if goes_on else 1_000)
+    assert set(watcher.raised) == (set() if goes_on else {"no-report"})
+
+
 def test_an_attempt_that_makes_no_first_step_is_reported() -> None:
     training = Training()
     watcher = started(training)
@@ -186,7 +221,7 @@ def test_an_attempt_that_makes_no_first_step_is_reported() -> None:
     training.start()
     watcher.idle(620)
     assert set(watcher.raised) == {"slow-start"}
-    assert "Attempt 2 is up for 601 s without a step" in watcher.found["slow-start"][1].what
+    assert "Attempt 2 has been up for 601 s without a step" in watcher.found["slow-start"][1].what
 
 
 def test_low_goodput_names_its_largest_losses() -> None:
@@ -298,3 +333,22 @@ def test_a_start_that_waited_for_a_node_and_has_it_now_is_no_trouble() -> None:
     training.start()
     watcher.watch(100)
     assert watcher.raised == {}
+
+
+def test_fatal_xid_of_dcgm_is_left_out_only_for_the_gpu_whose_rank_reports_one() -> None:
+    def xids(own: int | None) -> list[str]:
+        training = Training(
+            gpus=True, change=lambda s, t: replace(s, gpu_xid=own) if s.rank == 1 else s
+        )
+        training.start()
+        for _ in training.go(2):
+            pass
+        gpus = tuple(GpuActivity("10.0.0.0", str(number), xid=79) for number in (0, 1))
+        training.tell(GpuActivityListed(at_s=training.clock, source="prometheus", gpus=gpus))
+        found = gpus_find(training.store, training.run, Thresholds())
+        return [finding.subject for finding in found if finding.kind == "gpu-xid"]
+
+    of_dcgm = ["GPU 0 of 10.0.0.0", "GPU 1 of 10.0.0.0"]
+    assert xids(None) == of_dcgm
+    assert xids(31) == ["rank 1", *of_dcgm], "31 is harmless"
+    assert xids(79) == ["rank 1", of_dcgm[0]]

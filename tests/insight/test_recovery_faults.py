@@ -467,7 +467,7 @@ def test_missing_data_is_reported_with_time_and_reason() -> None:
     measured = recovery(incident.store, drill)
     assert measured.missing_data[:2] == (
         "ray sent no data from 0.0 s to 31.0 s: connection refused",
-        "telemetry has been away since 0.0 s: no head",
+        "telemetry has sent no data since 0.0 s: no head",
     )
 
 
@@ -585,6 +585,25 @@ def test_a_pod_that_was_removed_before_it_was_ready_is_no_replacement() -> None:
     assert recovery(incident.store, drill).pod_ready_s == 20.0
 
 
+def test_replacement_that_was_killed_before_it_was_ready_is_replaced_for_both_kills() -> None:
+    incident = Incident().begin()
+    first = incident.inject("pod-kill", 1, ranks=(1,), id="drill-1.1.1")
+    incident.wait(1.0)
+    incident.lose(1)
+    incident.add(2, ready=False)
+    incident.wait(9.0)
+    second = incident.inject("pod-kill", 2, id="drill-1.1.2")
+    incident.lose(2)
+    for drill in (first, second):
+        assert recovery(incident.store, drill).pod_ready_s is None
+    incident.wait(1.0)
+    incident.add(3, ready=False)
+    incident.wait(4.0)
+    incident.add(3, ready=True)
+    assert recovery(incident.store, first).pod_ready_s == 15.0
+    assert recovery(incident.store, second).pod_ready_s == 5.0
+
+
 def test_a_scaled_down_pod_takes_no_replacement_from_a_killed_one() -> None:
     incident = Incident(ranks=3).begin()
     incident.save()
@@ -599,3 +618,22 @@ def test_a_scaled_down_pod_takes_no_replacement_from_a_killed_one() -> None:
     reported = recovery(incident.store, scaled)
     assert reported.pod_gone_s == 0.0
     assert reported.reached(M.POD_REPLACED) is None
+
+
+def test_a_pod_that_is_created_again_under_its_name_is_back_each_time() -> None:
+    incident = Incident().begin()
+    for number in (1, 2):
+        drill = replace(incident.inject("head-kill", 1, id=f"drill-{number}"), run_id="")
+        incident.wait(1.0)
+        incident.lose(1)
+        assert recovery(incident.store, drill).pod_gone_s == (1.0 if number == 1 else None)
+        incident.wait(1.0)
+        incident.add(1, ready=False)
+        assert recovery(incident.store, drill).pod_ready_s is None
+        # Of the second one, only that it is not ready is known.
+        assert recovery(incident.store, drill).pod_gone_s == number
+        incident.wait(2.0)
+        incident.add(1, ready=True)
+        assert recovery(incident.store, drill).pod_ready_s == 4.0
+        assert is_complete(incident.store, drill, Reading(), incident.clock)
+        incident.wait(60.0)

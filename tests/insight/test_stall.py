@@ -8,6 +8,8 @@ import pytest
 
 from cockpit.cli.output.run_rows import run_lines
 from cockpit.insight.detectors.findings import findings
+from cockpit.insight.detectors.stale_ranks import pause_limit_s
+from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.goodput import goodput
 from cockpit.insight.metrics.stall import Stall, stall, stalls
 from cockpit.insight.metrics.summary import summary
@@ -206,3 +208,18 @@ def test_hang_that_the_ranks_explain_is_a_stall_before_the_reports_show_it() -> 
     found = goodput(training.run, dumped_s + 1)
     assert found is not None
     assert found.lost_s["stalled"] == pytest.approx(32)
+
+
+def test_past_of_a_long_run_that_was_thinned_has_no_long_pauses() -> None:
+    training = trained(Training(saves=1e9), 60)
+    at_s, run, missed = training.clock, training.run, []
+    limits = Thresholds()
+    for count in range(1, 320_001):
+        at_s += 1.0
+        run.curves.append("step_time_s", at_s, 0.1)
+        if count > 300_000 and count % 1_000 == 0:
+            attempt = run.attempt
+            assert attempt is not None
+            if stall(run, at_s + 31) is None or pause_limit_s(run, attempt, limits) > limits.hung_s:
+                missed.append(count)
+    assert missed == []

@@ -126,9 +126,19 @@ def test_a_node_that_dies_with_its_pod_and_rank_is_one_incident() -> None:
     ) == [("gpu-1", Kind.POD_FAILED)]
 
 
-def test_a_node_that_was_scaled_down_or_forgotten_by_a_new_head_did_not_die() -> None:
-    removed = nodes(100, alive=False, why="Expected termination: received SIGTERM")
-    assert kinds(pods(0), nodes(1), removed) == []
+@pytest.mark.parametrize(
+    "why",
+    [
+        "Expected termination: received SIGTERM",
+        "Terminated due to preemption: reclaimed by the cloud",
+        "Terminated due to idle (no Ray activity): 60 s",
+    ],
+)
+def test_a_node_that_was_drained_reclaimed_or_scaled_down_did_not_die(why: str) -> None:
+    assert kinds(pods(0), nodes(1), nodes(100, alive=False, why=why)) == []
+
+
+def test_a_node_that_a_new_head_does_not_know_did_not_die() -> None:
     assert kinds(pods(0), nodes(1), NodesListed(at_s=100, source="ray", nodes=())) == []
     died = nodes(100, alive=False, why="Unexpected termination: health check failed")
     assert kinds(pods(0), nodes(1), died, died) == [("gpu-1", Kind.NODE_DIED)]
@@ -167,8 +177,10 @@ def test_only_a_hang_that_a_node_can_cause_counts() -> None:
     assert kinds(pods(0), started(10), frozen, of_code) == [("gpu-1", Kind.HANG)]
 
 
-def test_effects_of_a_drill_are_no_incidents() -> None:
-    drill = Drill("d-1", "rank-kill", "w-1", (1,), 100.0, 0.0, RUN, 1)
+@pytest.mark.parametrize("number", ["d-1", "d-1.1", "d-1.1.2"])
+def test_effects_of_a_drill_are_no_incidents(number: str) -> None:
+    """Its record has one id, and each of its faults another one."""
+    drill = Drill(number, "rank-kill", "w-1", (1,), 100.0, 0.0, RUN, 1)
     record = DrillRecord("d-1", "rank-kill", "trainer", 99.0, 150.0, Verdict.PASSED, "", (drill,))
     injected = DrillInjected(at_s=100, source="drill", drill=drill)
     over = DrillEnded(at_s=150, source="drill", record=record)
@@ -286,3 +298,18 @@ def test_reading_some_kinds_of_events_gives_them_in_order(tmp_path: Path) -> Non
         assert [type(event) for event in chosen] == [PodsListed, AttemptEnded]
         every = [event for event in recording.events() if isinstance(event, EVENTS)]
         assert list(recording.of_kinds(*EVENTS)) == every
+
+
+def test_the_same_alert_counts_against_the_node_of_each_attempt() -> None:
+    def hung(at_s: float, rank: int) -> Event:
+        finding = Finding(
+            "hang", f"run {RUN}", Severity.CRITICAL, f"Rank {rank} sends no data.", "frozen, high"
+        )
+        return AlertRaised(at_s=at_s, source="alerts", alert=Alert("hang", finding, at_s))
+
+    first, second = hung(50, 0), hung(150, 1)
+    found = kinds(
+        pods(0), started(10), first, first, ended(90, "its job is FAILED"), started(100, 2),
+        first, second, second,
+    )  # fmt: skip
+    assert found == [("gpu-0", Kind.HANG), ("gpu-1", Kind.HANG)]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from cockpit.insight.recovery.text import brief, outcome, sentence, so_far
+from cockpit.insight.recovery.text import below_outcome, brief, outcome, sentence, so_far
 from cockpit.model.drill import Drill, Instant, Milestone, Recovery
 
 DRILL = Drill("d", "rank-freeze", "w-1", (1,), 100.0, 0.0, run_id="r")
@@ -51,3 +51,17 @@ def test_without_a_run_pods_alone_are_reported() -> None:
     assert "replaced after 8.0 s" in sentence(Recovery(alone, pod_ready_s=8.0))
     assert "not replaced" in sentence(Recovery(alone))
     assert so_far(Recovery(alone, pod_ready_s=8.0), 500.0) == "pod-kill of w-1: replaced 8.0 s"
+
+
+def test_text_below_the_outcome_does_not_repeat_it() -> None:
+    back = Instant(Milestone.THROUGHPUT_BACK, 31.2, "telemetry: ranks")
+    through = Recovery(DRILL, interrupted=False, instants=(back,))
+    lost = Recovery(DRILL, reason="its node died")
+    alone = Drill("d", "pod-kill", "w-1", (), 100.0, 0.0)
+    assert [(outcome(one), below_outcome(one)) for one in (BACK, through, lost)] == [
+        ("Recovered", "from rank-freeze of w-1 in 1 m 14 s, 12 steps lost"),
+        ("Not interrupted", "by rank-freeze of w-1: throughput back 31.2 s"),
+        ("Not recovered", "from rank-freeze of w-1: its node died"),
+    ]
+    replaced = Recovery(alone, pod_ready_s=8.0)
+    assert below_outcome(replaced) == sentence(replaced)

@@ -111,7 +111,14 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str, words: str) -
 
 @pytest.mark.parametrize(
     ("text", "wanted"),
-    [("4Gi", 4 << 30), ("500M", 500_000_000), ("1000", 1000), ("1.5KiB", 1536), ("2GB", 2 * 10**9)],
+    [
+        ("4Gi", 4 << 30),
+        ("500M", 500_000_000),
+        ("1000", 1000),
+        ("1.5KiB", 1536),
+        ("2GB", 2 * 10**9),
+        ("500k", 500_000),
+    ],
 )
 def test_sizes_are_written_as_kubernetes_has_them(text: str, wanted: int) -> None:
     assert size_bytes(text, "--driver-memory") == wanted

@@ -105,6 +105,7 @@ HELD_SECRETS = (
     ".kaggle/kaggle.json", "terraform.tfstate.backup", "prod.tfvars", "aws/credentials",
     ".env-prod", ".secrets/db", ".secret", ".token", ".hf_token", "hf_token", "api-token.txt",
     "rclone.conf", ".cargo/config", ".password-store/x", "kubeconfig.yaml",
+    ".env~", "#.env#", "server.key.old", "credentials.json.bak",
 )  # fmt: skip
 
 
@@ -124,6 +125,7 @@ def test_file_that_usually_holds_credentials_is_never_uploaded(code: Path, name:
     "name",
     [
         ".env.example",
+        "train.py~",
         "environment.py",
         "keys.py",
         "env",
@@ -184,6 +186,20 @@ def test_pipes_and_sockets_are_not_read(code: Path) -> None:
     assert names(folder(code)) == ["train.py", "deep/model.py"]
 
 
+def test_a_name_that_no_package_can_have_is_reported_and_may_be_excluded(code: Path) -> None:
+    write(code, os.fsdecode(b"data/caf\xe9.csv"))
+    with pytest.raises(UsageError, match="is not UTF-8"):
+        package_directory(code)
+    (code / ".rayignore").write_text("data/\n")
+    assert names(folder(code)) == [".rayignore", "train.py", "deep/model.py"]
+
+
+def test_links_in_a_circle_are_no_files(code: Path) -> None:
+    (code / "a").symlink_to("b")
+    (code / "b").symlink_to("a")
+    assert names(folder(code)) == ["train.py", "deep/model.py"]
+
+
 def test_package_for_a_cluster_of_its_own_leaves_out_the_same(code: Path) -> None:
     write(code, ".env", "data/x", text=SECRET)
     (code / ".gitignore").write_text("data/\n")
@@ -196,7 +212,7 @@ def test_package_for_a_cluster_of_its_own_leaves_out_the_same(code: Path) -> Non
         assert not [each for each in archive.namelist() if SECRET in archive.read(each)]
     assert "train.py" in held
     assert "training/telemetry/callback.py" in held
-    assert package_together(code, with_training=True).read()
+    assert package_together(folder(code), with_training=True).read()
 
 
 def test_training_package_is_whole_wherever_it_is_installed(
@@ -233,7 +249,7 @@ def test_dry_run_lists_what_is_uploaded_and_what_is_not(
     assert done == 0
     lines = said.splitlines()
     assert any(line.startswith("Upload 3 files (8 B) of ") for line in lines)
-    assert "Left out (may hold credentials): 1: .env" in lines
+    assert "Left out 1 (may hold credentials): .env" in lines
     assert "  1 B  deep/model.py" in lines
     assert "  not uploaded (.gitignore or .rayignore): a.log" in lines
     assert "ConfigMap" not in said

@@ -62,7 +62,7 @@ def test_wrong_choice_is_reported_with_the_valid_ones() -> None:
     with pytest.raises(UsageError) as raised:
         flags(DDP, {"precision": "bf61"})
     assert raised.value.what == "precision=bf61 is not one of its choices: did you mean bf16?"
-    assert raised.value.why == "ddp: precision is one of fp32, bf16"
+    assert raised.value.why == "ddp: precision: one of fp32, bf16"
     assert flags(DDP, {"learning-rate": "-1"}) == ("--learning-rate=-1",)
 
 

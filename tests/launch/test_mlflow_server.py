@@ -113,7 +113,7 @@ async def test_an_invalid_table_stops_the_launch_before_anything_is_created() ->
             f'uri = "{SERVER}"\nusername = "me"',
             (f"Log to MLflow at {SERVER}.", "The credentials of [mlflow] are not sent. "),
         ),
-        ('uri = "http://127.0.0.1:5000"', ("MLflow at http://127.0.0.1:5000 is on this host: ",)),
+        ('uri = "http://127.0.0.1:5000"', ("MLflow at http://127.0.0.1:5000 is on this host, ",)),
     ],
 )
 def test_the_plan_names_the_server_of_the_job(

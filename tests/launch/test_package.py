@@ -56,7 +56,7 @@ def test_a_directory_that_is_too_large_reports_what_is_large(
 ) -> None:
     monkeypatch.setattr(packaging, "SIZE_LIMIT_BYTES", 2 << 20)
     (code / "weights.bin").write_bytes(bytes(3 << 20))
-    with pytest.raises(UsageError, match="has 3 MiB; a job can bring 2 MiB") as raised:
+    with pytest.raises(UsageError, match="is 3 MiB; the limit for a job is 2 MiB") as raised:
         package_directory(code)
     assert "weights.bin (3 MiB)" in raised.value.why
 

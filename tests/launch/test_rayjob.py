@@ -90,7 +90,7 @@ def test_a_name_is_one_that_kubernetes_takes(submission_id: str) -> None:
 def test_times_that_are_none_are_refused() -> None:
     spec = submission.bundled_spec("checkpointed")
     for options in (RayJobOptions(ttl_s=-1), RayJobOptions(deadline_s=0)):
-        with pytest.raises(UsageError, match="no number of seconds"):
+        with pytest.raises(UsageError, match="is too small"):
             rayjob_spec(spec, options)
 
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from cockpit.launch import resubmit, submission
 from cockpit.model.cluster import DashboardRoute
@@ -100,6 +102,22 @@ async def test_job_that_is_listed_as_running_after_its_drivers_node_died_is_sent
     assert sum("The cluster lost" in line for line in text) == 1
 
 
+async def test_a_lost_job_is_sent_again_with_the_present_files(tmp_path: Path) -> None:
+    old = tmp_path / "old.py"
+    old.write_text("")
+    spec = submission.script_spec(("python", "train.py"), tmp_path)
+    spec = replace(spec, uploads=spec.chosen())
+    cluster = Cluster(NODE_DIED, JobStatus.SUCCEEDED)
+    async with cluster.dashboard() as dashboard:
+        await submission.launch(dashboard, spec)
+        old.unlink()
+        job = await resubmit.submit_and_resubmit(
+            dashboard, spec, 1, cluster.told.append, sleep=cluster.sleep
+        )
+    assert job.status is JobStatus.SUCCEEDED
+    assert job.id != spec.submission_id
+
+
 async def test_a_script_that_failed_by_itself_is_not() -> None:
     job, text = await stay(Cluster("Job entrypoint command failed with exit code 1"))
     assert job.status is JobStatus.FAILED
@@ -119,7 +137,10 @@ async def test_a_cluster_that_does_not_answer_is_waited_for_without_a_second_job
     job, text = await stay(cluster)
     assert job.status is JobStatus.SUCCEEDED
     assert len(cluster.jobs) == 1
-    assert text[-1] == "The cluster answers again."
+    assert text == [
+        "the Ray dashboard at http://ray is not ready. Waiting for it.",
+        "The cluster answers again.",
+    ]
 
 
 async def test_a_cluster_that_was_deleted_is_not_taken_for_a_head_that_was() -> None:

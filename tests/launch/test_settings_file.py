@@ -34,11 +34,11 @@ def test_a_setting_that_is_called_job_is_one_where_there_are_settings_alone() ->
     ("text", "words"),
     [
         ('{"settings": ', "x.json is not JSON.\nExpecting value: line 1 column 14"),
-        ("[1, 2]", "x.json is no table of settings."),
+        ("[1, 2]", "x.json is not a table of settings."),
         ('{"a": ' * 20_000, "x.json is not JSON."),
         ('{"a": ' * 20_000 + "1" + "}" * 20_000, "x.json is not JSON."),
         ('{"settings": {}}', "x.json has no settings."),
-        ('{"job": 3, "settings": {"epochs": 5}}', "job in x.json is no name."),
+        ('{"job": 3, "settings": {"epochs": 5}}', "job in x.json is not a string."),
         ('{"epochs": [5, 6]}', "epochs in x.json is [5, 6].\nA setting is a string, a number"),
         ('{"epochs": null}', "epochs in x.json is null."),
     ],
@@ -64,5 +64,5 @@ def test_a_file_that_is_not_there_or_no_text_is_reported(tmp_path: Path) -> None
         read(str(tmp_path / "none.json"))
     assert raised.value.why == "No such file or directory."
     (tmp_path / "model.pt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match=r"model.pt is no text"):
+    with pytest.raises(UsageError, match=r"model.pt is not UTF-8 text"):
         read(str(tmp_path / "model.pt"))

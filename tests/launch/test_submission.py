@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from msgspec.structs import replace
 from cockpit.launch import submission
 from cockpit.launch.environment import JobEnvironment
 from cockpit.launch.job import BundledJob, JobSetting
+from cockpit.launch.rayjob import RayJobOptions, rayjob_spec
 from cockpit.model.driver import DriverResources
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.recovery import DEFAULT, FAST
@@ -148,7 +151,7 @@ def test_a_job_without_ranks_or_a_named_run_is_launched_without_either(
     assert submission.bundled_spec("serve", {"port": "80"}).entrypoint == (
         "python", "-m", "m.serve", "--port=80",
     )  # fmt: skip
-    with pytest.raises(UsageError, match="The job serve has no number of workers"):
+    with pytest.raises(UsageError, match="Job serve has a fixed number of workers"):
         submission.bundled_spec("serve", {}, 2)
 
 
@@ -178,7 +181,7 @@ async def test_a_job_whose_code_no_longer_exists_reports_it(
 ) -> None:
     removed = {"runtime_env": {"working_dir": "gcs://_ray_pkg_gone.zip"}, "status": "FAILED"}
     ray.jobs["old"] = job("old") | removed
-    with pytest.raises(CockpitError, match="not on the cluster any more"):
+    with pytest.raises(CockpitError, match="no longer on the cluster"):
         await submission.resume(dashboard, "old")
 
 
@@ -209,7 +212,7 @@ async def test_a_submission_that_ray_refuses_reports_why(
 ) -> None:
     spec = submission.bundled_spec("checkpointed", submission_id="twice")
     await submission.launch(dashboard, spec)
-    with pytest.raises(AnswerError, match="did not take the job twice") as raised:
+    with pytest.raises(AnswerError, match="rejected job twice") as raised:
         await submission.launch(dashboard, spec)
     assert "submission_id twice exists" in raised.value.why
 
@@ -240,6 +243,27 @@ async def test_what_a_job_runs_in_reaches_ray_and_is_kept_when_it_is_resumed(
     again = ray.jobs[(await submission.resume(dashboard, first.id)).id]
     for name in ("runtime_env", "entrypoint_num_cpus", "entrypoint_memory", "entrypoint_resources"):
         assert again[name] == sent[name]
+
+
+async def test_files_that_were_confirmed_are_uploaded_and_no_later_ones(
+    ray: JobsApi, dashboard: Dashboard, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("")
+    spec = submission.script_spec(("python", "train.py"), tmp_path)
+    confirmed = replace(spec, uploads=spec.chosen())
+    (tmp_path / "later.py").write_text("")
+
+    def sent(package: bytes) -> set[str]:
+        with zipfile.ZipFile(io.BytesIO(package)) as archive:
+            names = {Path(name).name for name in archive.namelist()}
+        return names & {"train.py", "later.py"}
+
+    for launched, names in ((confirmed, {"train.py"}), (spec, {"train.py", "later.py"})):
+        package = rayjob_spec(launched, RayJobOptions(own_cluster=True)).package
+        assert sent(package) == names
+        again = replace(launched, submission_id=submission.new_submission_id("train"))
+        found = ray.jobs[(await submission.launch(dashboard, again)).id]["runtime_env"]
+        assert sent(ray.packages[found["working_dir"].removeprefix("gcs://")]) == names
 
 
 async def test_code_that_is_a_uri_is_not_uploaded(ray: JobsApi, dashboard: Dashboard) -> None:

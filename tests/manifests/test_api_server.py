@@ -148,7 +148,8 @@ def test_each_kind_of_storage_is_accepted(served: Testbed, name: str, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("base", "components"), [("cpu", ("s3", "s3-endpoint", "mlflow")), ("gpu", ("s3-gpu",))]
+    ("base", "components"),
+    [("cpu", ("s3", "s3-endpoint", "s3-role", "mlflow")), ("gpu", ("s3-gpu",))],
 )
 def test_bucket_in_place_of_the_claim_is_accepted_with_the_keys_of_a_secret(
     served: Testbed, base: str, components: tuple[str, ...], tmp_path: Path
@@ -275,7 +276,7 @@ def test_redis_of_the_head_is_accepted_with_the_password_of_a_secret(
     served: Testbed, tmp_path: Path
 ) -> None:
     namespace = "manifests-redis"
-    made = with_component("redis", folder=tmp_path, overlay="recovery")
+    made = with_component("redis", "driver", folder=tmp_path, overlay="recovery")
     objects = in_namespace(made, namespace)
     with applied(served, objects):
         options = one(objects, "RayCluster")["spec"]["gcsFaultToleranceOptions"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -29,6 +30,7 @@ BUILDER = """#!/bin/sh
 for last; do :; done
 printf '%s\\n' "$@" > "$RECORD/arguments"
 (cd "$last" && find . -type f | sort) > "$RECORD/files"
+(cd "$last" && find training -printf '%m %p\\n' | sort) > "$RECORD/modes"
 cp "$last"/requirements*.txt "$RECORD" 2>/dev/null
 exit 0
 """
@@ -41,7 +43,9 @@ class Builders:
 
     folder: Path
 
-    def build(self, *arguments: str, installed: tuple[str, ...] = ("buildah",)) -> Any:
+    def build(
+        self, *arguments: str, installed: tuple[str, ...] = ("buildah",), clone: Path = ROOT
+    ) -> Any:
         for name in ("docker", "podman", "buildah"):
             program = self.folder / name
             program.unlink(missing_ok=True)
@@ -49,7 +53,7 @@ class Builders:
                 program.write_text(BUILDER)
                 program.chmod(0o755)
         tools = ("bash", "sh", "sed", "git", "mktemp", "rm", "tar", "cp", "grep", "find", "sort",
-                 "dirname", "env", "printf")  # fmt: skip
+                 "dirname", "env", "printf", "chmod")  # fmt: skip
         for tool in tools:
             link = self.folder / tool
             found = next(
@@ -58,7 +62,7 @@ class Builders:
             if found is not None and not link.exists():
                 link.symlink_to(found)
         return subprocess.run(
-            [FOLDER / "build.sh", *arguments],
+            [clone / "manifests/image/build.sh", *arguments],
             env={"PATH": str(self.folder), "RECORD": str(self.folder), "HOME": os.environ["HOME"]},
             capture_output=True,
             text=True,
@@ -92,6 +96,28 @@ def test_training_image_has_the_versions_and_the_tag_of_the_manifests(builders: 
     files = builders.recorded("files")
     assert {"./constraints.txt", "./sbom.py", "./training/jobs/checkpointed.py"} <= set(files)
     assert not [name for name in files if "__pycache__" in name or "/.git" in name]
+
+
+def test_user_of_the_pods_reads_the_code_of_a_clone_that_only_its_owner_reads(
+    builders: Builders, tmp_path: Path
+) -> None:
+    """As `git clone` makes one with the umask 077."""
+    clone = tmp_path / "clone"
+    for folder in ("cockpit", "themes", "training/jobs", "manifests"):
+        (clone / folder).mkdir(parents=True)
+    (clone / "training/jobs/hello.py").touch()
+    shutil.copytree(FOLDER, clone / "manifests/image")
+    for name in ("constraints.txt", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, clone)
+    for path in (clone, *clone.rglob("*")):
+        path.chmod(path.stat().st_mode & 0o700)
+    done = builders.build(clone=clone)
+    assert done.returncode == 0, done.stderr
+    assert builders.recorded("modes") == [
+        "644 training/jobs/hello.py",
+        "755 training",
+        "755 training/jobs",
+    ]
 
 
 def test_training_image_has_the_driver_of_the_database_of_the_mlflow_variant(
@@ -209,6 +235,7 @@ def wheel(folder: Path, name: str, version: str) -> None:
         (("--builder", "podman"), ("docker",), "podman is not installed"),
         (("--builder", "make"), (), "No builder"),
         (("--size", "1"), ("docker",), "no option --size"),
+        (("--torch-index", "https://u:s3cret@example.com/cpu"), ("docker",), "use --pip-conf"),
     ],
 )
 def test_wrong_option_or_missing_builder_is_an_error(
@@ -217,6 +244,7 @@ def test_wrong_option_or_missing_builder_is_an_error(
     done = builders.build(*arguments, installed=installed)
     assert done.returncode == 2
     assert why in done.stderr
+    assert "s3cret" not in done.stderr
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "cockpit.Dockerfile"])

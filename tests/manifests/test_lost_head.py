@@ -1,6 +1,8 @@
 """A run that the component `resubmit` has launched, after the container of its head was killed.
 
-Once with the tables of the GCS in memory, and once in the Redis server of the component `redis`.
+With the tables of the GCS in memory, and in the Redis server of the component `redis`: then the run
+is submitted again if its driver was on the head, and continues if it was in the pod of the
+component `driver`.
 """
 
 from __future__ import annotations
@@ -9,10 +11,15 @@ import json
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from threading import Event, Thread
+from typing import Any, Self
 
 import pytest
+import yaml
 
 from cockpit.cli.main import main
 from cockpit.model.cluster import ClusterRef
@@ -26,7 +33,7 @@ from tests.cluster.host_image import USER
 from tests.cluster.node import ctr
 from tests.cluster.testbed import Testbed
 from tests.local_cluster import LIGHT_FLAGS
-from tests.manifests.kustomize import IMAGE, name_of, one, with_component
+from tests.manifests.kustomize import FOLDER, IMAGE, name_of, one, with_component
 from tests.manifests.test_api_server import apply
 from tests.manifests.test_image import VERSION
 
@@ -42,6 +49,8 @@ REDIS_USER = 999
 START_S = 900.0
 SAVED_EVERY = 20
 """Steps between two checkpoints."""
+LONGEST_PAUSE_S = 15.0
+"""Between two checkpoints while the head is replaced."""
 
 
 @pytest.fixture
@@ -65,8 +74,13 @@ def cluster(programs: None) -> Iterator[RealCluster]:
     assert not ended
 
 
-def use_redis(cluster: RealCluster, folder: Path) -> None:
-    """Add the component to the cluster, which exists: its pods are created again."""
+def use_redis(cluster: RealCluster, folder: Path, *, driver: bool = False) -> None:
+    """Add the component to the cluster, which exists: its pods are created again.
+
+    With `driver`, the component of that name too.
+    """
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
     plane, core = cluster.testbed.plane, f"/api/v1/namespaces/{NAMESPACE}"
     files = cluster.testbed.plane.space.folder / "redis"
     files.mkdir()
@@ -88,15 +102,43 @@ def use_redis(cluster: RealCluster, folder: Path) -> None:
             apply(cluster.testbed, each)
     given = one(built, "RayCluster")["spec"]["gcsFaultToleranceOptions"]
     patch = [{"op": "add", "path": "/spec/gcsFaultToleranceOptions", "value": given}]
+    if driver:
+        patch += yaml.safe_load((FOLDER / "components" / "driver" / "group.yaml").read_text())
     place = f"/apis/ray.io/v1/namespaces/{NAMESPACE}/rayclusters/demo"
     plane.ask("PATCH", place, patch, content="application/json-patch+json")
     before = cluster.pods()
     for pod in before:
-        name = f"{core}/pods/{pod['metadata']['name']}?gracePeriodSeconds=0"
-        plane.ask("DELETE", name)
-    cluster.wait_ready(WORKERS, START_S)
+        delete(cluster, pod)
+    cluster.wait_ready(WORKERS + driver, START_S)
     old, new = ({pod["metadata"]["uid"] for pod in pods} for pods in (before, cluster.pods()))
     assert not old & new
+
+
+class Pauses:
+    """The longest time between two checkpoints of a run, which a thread watches."""
+
+    def __init__(self, saved: Path) -> None:
+        self.longest_s = 0.0
+        """Up to now, also if no checkpoint has followed."""
+        self._saved, self._end = saved, Event()
+        self._thread = Thread(target=self._watch)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        newest, since_s = "", time.monotonic()
+        while not self._end.wait(0.02):
+            now = max((path.name for path in self._saved.glob("checkpoint_*-*")), default="")
+            now_s = time.monotonic()
+            self.longest_s = max(self.longest_s, now_s - since_s)
+            if now != newest:
+                newest, since_s = now, now_s
 
 
 def restarts(cluster: RealCluster) -> list[int]:
@@ -109,9 +151,9 @@ def restarts(cluster: RealCluster) -> list[int]:
     ]
 
 
-def launch(cluster: RealCluster, folder: Path) -> None:
+def launch(cluster: RealCluster, folder: Path, *components: str) -> None:
     """As `kubectl apply -k` does, with a run that leaves the CPU to the rest of the test."""
-    built = with_component("resubmit", folder=folder / "resubmit")
+    built = with_component("resubmit", *components, folder=folder / "resubmit")
     job = one(built, "Job")
     [container] = job["spec"]["template"]["spec"]["containers"]
     container["command"] += [*LIGHT_FLAGS, f"--set=checkpoint_every_steps={SAVED_EVERY}"]
@@ -128,6 +170,20 @@ def kill_head(cluster: RealCluster) -> None:
     container = status["containerID"].removeprefix("containerd://")
     space = cluster.testbed.plane.space
     space.run(*ctr(), "tasks", "kill", "--signal", "SIGKILL", container)
+
+
+def delete_head(cluster: RealCluster) -> None:
+    """The operator creates another pod, with another address."""
+    delete(cluster, next(pod for pod in cluster.pods() if group_of(pod) == "headgroup"))
+
+
+def delete(cluster: RealCluster, pod: Any) -> None:
+    name = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}?gracePeriodSeconds=0"
+    cluster.testbed.plane.ask("DELETE", name)
+
+
+def group_of(pod: Any) -> str:
+    return str(pod["metadata"]["labels"]["ray.io/group"])
 
 
 def running(store: Store) -> RunView | None:
@@ -150,8 +206,6 @@ def test_run_is_submitted_again_after_its_head_was_killed_and_resumes(
     cluster: RealCluster, tmp_path: Path, tables: str
 ) -> None:
     if tables == "redis":
-        if shutil.which("redis-server") is None:
-            pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
         use_redis(cluster, tmp_path / "redis")
     launch(cluster, tmp_path)
     with builder.session_on(cluster.backend()) as session:
@@ -191,3 +245,53 @@ def test_run_is_submitted_again_after_its_head_was_killed_and_resumes(
     cluster.wait_ready(WORKERS, START_S)
     if tables == "redis":
         assert restarts(cluster) == [0] * WORKERS, "the nodes have survived"
+
+
+def test_run_whose_driver_is_not_on_the_head_continues_while_the_head_is_replaced(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
+    use_redis(cluster, tmp_path / "redis", driver=True)
+    launch(cluster, tmp_path, "driver")
+    saved = cluster.testbed.plane.space.folder / "shared" / "checkpoints" / RUN
+    with builder.session_on(cluster.backend()) as session:
+        assert session.wait(lambda store: running(store) is not None, START_S), seen(
+            session, cluster
+        )
+        jobs, first = set(session.store.jobs), newest_attempt(session.store)
+        for lose in (kill_head, delete_head):
+            with Pauses(saved) as pauses:
+                lost_s = session.clock()
+                lose(cluster)
+                is_later = partial(has_saved, after_s=lost_s)
+                assert session.wait(is_later, START_S), seen(session, cluster)
+                shown_s = session.clock() - lost_s
+                cluster.wait_ready(WORKERS + 1, START_S)
+            lasted = f"no checkpoint for {pauses.longest_s:.1f} s, shown after {shown_s:.1f} s"
+            print(f"{lose.__name__}: {lasted}")
+            assert pauses.longest_s < LONGEST_PAUSE_S
+            assert newest_attempt(session.store) == first, "the run was not interrupted"
+            assert set(session.store.jobs) == jobs
+        assert restarts(cluster) == [0] * (WORKERS + 1)
+
+        lost_s = session.clock()
+        kill_head(cluster)
+        delete(cluster, next(pod for pod in cluster.pods() if group_of(pod) == "workers"))
+        is_later = partial(has_saved, after_s=lost_s, attempt=first + 1)
+        assert session.wait(is_later, START_S), seen(session, cluster)
+        print(f"with a rank: saved again after {session.clock() - lost_s:.1f} s")
+        assert set(session.store.jobs) == jobs, "the same driver restarted the ranks"
+
+
+def newest_attempt(store: Store) -> int:
+    run = current_run(store)
+    assert run is not None
+    assert run.attempt is not None
+    return run.attempt.number
+
+
+def has_saved(store: Store, *, after_s: float, attempt: int = 0) -> bool:
+    """Whether the run has saved a checkpoint since then, in this attempt or a later one."""
+    run = current_run(store)
+    if run is None or run.attempt is None or run.attempt.number < attempt:
+        return False
+    return run.checkpoint_s is not None and run.checkpoint_s > after_s

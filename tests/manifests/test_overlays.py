@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import subprocess
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -21,6 +23,7 @@ from cockpit.model.recovery import FAST
 from tests.manifests.kustomize import (
     FOLDER,
     IMAGE,
+    MONITORING,
     OVERLAYS,
     Object,
     build,
@@ -256,6 +259,40 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> tuple[Object, ...]:
     return with_component("mlflow", "s3", "s3-endpoint", folder=folder, overlay="monitoring")
 
 
+def test_prometheus_reaches_the_metrics_of_each_pod_with_and_without_its_operator(
+    objects: tuple[Object, ...],
+) -> None:
+    """manifests/monitoring is applied beside any overlay."""
+    for pod in (HEAD, WORKER):
+        assert reaches(objects, ("monitoring", {}), (NAMESPACE, pod), 8080)
+        assert not reaches(objects, ("other", {}), (NAMESPACE, pod), 8080)
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        ({"app_kubernetes_io_name": "dcgm-exporter"}, True),  # manifests/monitoring/dcgm
+        ({"app": "nvidia-dcgm-exporter"}, True),  # NVIDIA's GPU operator
+        ({"app_kubernetes_io_name": "dcgm-exporter", "app": "x"}, True),
+        ({"app": "dcgm-exporter-proxy"}, False),
+        ({}, False),
+    ],
+)
+def test_prometheus_without_its_operator_finds_the_exporter_of_either_origin(
+    labels: Mapping[str, str], found: bool
+) -> None:
+    config = yaml.safe_load((MONITORING / "kubernetes.yml").read_text())
+    [job] = [each for each in config["scrape_configs"] if each["job_name"] == "dcgm"]
+    meta = {f"__meta_kubernetes_pod_label_{name}": label for name, label in labels.items()}
+    meta["__meta_kubernetes_pod_container_port_name"] = "metrics"
+    kept = [
+        re.fullmatch(rule["regex"], ";".join(meta.get(name, "") for name in rule["source_labels"]))
+        for rule in job["relabel_configs"]
+        if rule["action"] == "keep"
+    ]
+    assert all(kept) is found
+
+
 def test_service_runs_the_checkpoint_server_on_its_own_cluster() -> None:
     objects = build(FOLDER / "service")
     spec = one(objects, "RayService")["spec"]
@@ -271,6 +308,7 @@ def test_service_runs_the_checkpoint_server_on_its_own_cluster() -> None:
     pods = WORKER | {"ray.io/serve": "true"}
     for where, passed in ((NAMESPACE, True), ("ingress-nginx", True), ("other", False)):
         assert passes(objects, "ingress", pods, (where, {}), 8000) is passed
+    assert not passes(objects, "ingress", ISOLATED | pods, (NAMESPACE, {}), 8000)
 
 
 def service_pods(folder: str) -> tuple[str, list[Object]]:
@@ -328,8 +366,11 @@ def test_game_day_stores_its_run_where_the_overlay_does(
     assert path.startswith("s3://" if components else "/shared/")
 
 
-def test_job_that_resubmits_has_flags_and_exit_codes_that_exist(tmp_path: Path) -> None:
-    objects = with_component("resubmit", folder=tmp_path, overlay="recovery")
+@pytest.mark.parametrize("components", [("resubmit",), ("resubmit", "driver")], ids="+".join)
+def test_job_that_resubmits_has_flags_and_exit_codes_that_exist(
+    components: tuple[str, ...], tmp_path: Path
+) -> None:
+    objects = with_component(*components, folder=tmp_path, overlay="recovery")
     spec = one(objects, "Job")["spec"]
     (container,) = spec["template"]["spec"]["containers"]
     program, verb, *flags = container["command"]
@@ -395,6 +436,26 @@ def test_recovery_with_a_spare_is_added_to_gpu_workers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("base", ["cpu", "gpu"])
+def test_driver_has_a_pod_without_ranks_whose_resource_a_resubmitted_job_reserves(
+    base: str, tmp_path: Path
+) -> None:
+    made = with_component("resubmit", "redis", "driver", folder=tmp_path, overlay=base)
+    *others, group = ray_groups(made)
+    assert group["groupName"] == "driver"
+    assert others == ray_groups(overlay(base)), "the other groups are as before"
+    assert group["minReplicas"] == group["replicas"] == group["maxReplicas"] == 1
+    assert group["rayStartParams"]["num-cpus"] == "0"
+    [given] = shlex.split(group["rayStartParams"]["resources"])  # as the shell of the pod does
+    resources = json.loads(given)
+    command = one(made, "Job")["spec"]["template"]["spec"]["containers"][0]["command"]
+    [flag] = [each for each in command if each.startswith("--driver-resource=")]
+    name, count = flag.partition("=")[2].split("=")
+    assert resources[name] >= float(count)
+    assert one(made, "RayCluster")["spec"]["gcsFaultToleranceOptions"]
+    test_largest_cluster_fits_into_the_quota(made)
+
+
+@pytest.mark.parametrize("base", ["cpu", "gpu"])
 def test_components_for_all_overlays_combine(base: str, tmp_path: Path) -> None:
     spare = "spare" if base == "cpu" else "spare-gpu"
     names = ("recovery", spare, "monitoring", "mlflow", "storage-nfs", "autoscaling")
@@ -411,6 +472,19 @@ def test_drain_ends_before_the_grace_period_of_the_pod(objects: tuple[Object, ..
     drain_s = float(settings.get("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "30"))  # Ray's default
     for group in ray_groups(objects)[1:]:
         assert drain_s < group["template"]["spec"]["terminationGracePeriodSeconds"]
+
+
+def test_service_ends_its_requests_before_its_pod_is_killed(objects: tuple[Object, ...]) -> None:
+    """Its settings are those of the overlay beside it."""
+    settings = dict(one(objects, "ConfigMap", "ray-settings")["data"])
+    _, (_, worker) = service_pods("service")
+    (ray,) = worker["containers"]
+    settings |= {each["name"]: each["value"] for each in ray.get("env", ())}
+    drain_s = float(settings.get("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "30"))
+    [requests_s] = [
+        each.default for each in bundled_job("serve").settings if each.name == "drain_s"
+    ]
+    assert float(str(requests_s)) < drain_s < worker.get("terminationGracePeriodSeconds", 30)
 
 
 def test_only_pods_that_ask_for_gpus_tolerate_gpu_nodes() -> None:
@@ -444,6 +518,12 @@ def test_monitor_selects_the_port_that_each_pod_has() -> None:
         (ray,) = group["template"]["spec"]["containers"]
         named = {port["containerPort"] for port in ray["ports"] if port["name"] in ports}
         assert named == {port["port"] for port in allowed["ports"]}
+
+
+def test_monitors_of_two_namespaces_select_no_pod_twice() -> None:
+    monitor, cluster = (one(overlay("monitoring"), kind) for kind in ("PodMonitor", "RayCluster"))
+    assert monitor["metadata"]["namespace"] == cluster["metadata"]["namespace"]
+    assert "namespaceSelector" not in monitor["spec"], "the default is its own namespace"
 
 
 @pytest.mark.parametrize("folder", ["jobs", "cronjob"])

@@ -83,6 +83,21 @@ def test_bucket_of_a_flag_is_that_of_the_components(
 
 
 @pytest.mark.usefixtures("programs")
+def test_bucket_of_a_role_lets_the_pods_get_its_credentials(tmp_path: Path) -> None:
+    """At an address on port 80, which no other policy allows."""
+    with_role = objects(Wanted(s3=S3("s3://bucket/runs")))
+    made = with_component("s3", "s3-role", folder=tmp_path)
+    policy = ("NetworkPolicy", "ray-to-role")
+    built = {(each["kind"], name_of(each)): each for each in made}[policy]
+    assert without_labels(with_role)[policy] == built
+    [rule] = built["spec"]["egress"]
+    assert {"ipBlock": {"cidr": "169.254.169.254/32"}} in rule["to"]
+    assert rule["ports"] == [{"protocol": "TCP", "port": 80}]
+    with_keys = objects(Wanted(s3=S3("s3://bucket/runs", "s3")))
+    assert policy not in without_labels(with_keys)
+
+
+@pytest.mark.usefixtures("programs")
 def test_small_asks_for_what_the_component_asks_for_and_fits_into_two_cpus(tmp_path: Path) -> None:
     made = objects(Wanted(small=True))
     built = {

@@ -6,7 +6,7 @@ from errno import ECONNREFUSED
 
 import pytest
 
-from cockpit.model.error import reason_of
+from cockpit.model.error import CockpitError, reason_of
 
 
 def wrapped(inner: BaseException) -> OSError:
@@ -33,3 +33,9 @@ REFUSED = ConnectionRefusedError(ECONNREFUSED, "Connect call failed ('127.0.0.1'
 )
 def test_reason_is_that_of_the_innermost_error(error: BaseException, reason: str) -> None:
     assert reason_of(error) == reason
+
+
+def test_what_and_why_are_two_sentences_on_one_line() -> None:
+    error = CockpitError("the Ray dashboard is not ready", "HTTP 503\n")
+    assert error.what_and_why == "the Ray dashboard is not ready. HTTP 503."
+    assert CockpitError("It is full.").what_and_why == "It is full."

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 from pyarrow.fs import FileSelector  # type: ignore[import-untyped]
 
+from cockpit.backends.protocol import ExecResult
 from cockpit.launch.environment import JobEnvironment
 from cockpit.launch.submission import bundled_spec
 from cockpit.preflight import bucket
@@ -16,7 +20,8 @@ from cockpit.preflight.checks import storage
 from cockpit.preflight.demand import Demand, demand
 from cockpit.preflight.finding import Finding, State
 from cockpit.preflight.preflight import check
-from tests.preflight.pods import PodsHere, target
+from tests.preflight.pods import PodsHere, pod, target
+from tests.simulated_backend import ScriptedBackend
 from tests.training.object_store import Kind, ObjectStore
 from training.checkpoint.filesystem import located
 
@@ -95,6 +100,39 @@ async def test_read_only_mode_and_keys_of_the_job_write_nothing(
     one = await found(pods, replace(JOB, has_s3_keys=True))
     assert (one.state, "are not sent" in one.found) == (State.SKIPPED, True)
     assert s3.requests == []
+
+
+@dataclass(slots=True)
+class Buckets(ScriptedBackend):
+    """The pods `apart` use a bucket of their own with the same name."""
+
+    apart: tuple[str, ...] = ()
+    objects: set[tuple[bool, str]] = field(default_factory=set)
+
+    async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
+        request, is_apart = json.loads(argv[-1]), pod in self.apart
+        self.objects.add((is_apart, request["own"]))
+        await asyncio.sleep(0)  # the others write theirs
+        was_read = (is_apart, request["other"]) in self.objects
+        await asyncio.sleep(0)
+        self.objects.discard((is_apart, request["own"]))
+        return ExecResult(0, json.dumps({"was_read": was_read}), "")
+
+
+@pytest.mark.parametrize("count", [bucket.AT_ONCE + 1, 3 * bucket.AT_ONCE])
+async def test_bucket_is_shared_by_the_pods_of_all_groups(count: int) -> None:
+    pods = [pod(f"pod-{number}", number) for number in range(count)]
+
+    async def tried(*apart: str) -> Finding:
+        backend = Buckets(apart=apart)
+        return finding(**await bucket.exchange(backend, pods, JOB.storage, {}, timeout_s=60.0))
+
+    one = await tried()
+    assert one.found == f"s3://bucket/runs/new is shared by {count} pods"
+    last = [one.name for one in pods[bucket.AT_ONCE :]]
+    one = await tried(*last)
+    assert one.state is State.FAILED
+    assert "is not shared" in one.found
 
 
 def finding(**answers: bucket.Answer) -> Finding:

@@ -161,7 +161,7 @@ def test_full_shared_memory_fails_and_a_small_one_only_with_loaders() -> None:
     [one] = found("/dev/shm", replace(JOB, loaders=2), of=small)
     assert (one.state, "data loader processes need more" in one.found) == (State.WARNING, True)
     [one] = found("/dev/shm", of=answers(one={"shm": None}))
-    assert (one.state, one.found) == (State.FAILED, "one: there is none.")
+    assert (one.state, one.found) == (State.FAILED, "missing in one.")
 
 
 def test_memory_is_checked_for_ranks_and_spares_in_each_pod() -> None:
@@ -175,7 +175,7 @@ def test_memory_is_checked_for_ranks_and_spares_in_each_pod() -> None:
 
     [one] = checked(GIB, spares=True)
     assert (one.state, one.pods) == (State.FAILED, ("one",))
-    assert "2 ranks need at least 1.0 GiB" in one.found
+    assert "at least 1.0 GiB needed for 2 ranks." in one.found
     [one] = checked(for_ranks, spares=True)
     assert (one.name, one.state, one.pods) == ("memory of spares", State.WARNING, ("one",))
     assert [one.state for one in checked(for_ranks, spares=False)] == [State.OK]
@@ -188,12 +188,21 @@ def test_reserved_memory_of_a_rank_counts() -> None:
     assert (one.state, one.pods) == (State.FAILED, ("two",))
 
 
+def test_full_pod_without_ranks_and_driver_is_not_judged() -> None:
+    full = answers(two={"memory": Memory(16 * GIB, 16 * GIB)})
+    nodes = (node(HEAD, 0.0), node(ONE), node(TWO, cpus=0.0))
+    [one] = found("memory", replace(JOB, workers=2), of=full, where=target(nodes=nodes))
+    assert (one.state, one.found) == (State.OK, "at least 13.2 GiB left")
+    unused = target(TWO, nodes=nodes, head=None)
+    assert found("memory", of=full, where=unused) == []
+
+
 def test_pods_without_a_limit_share_the_memory_of_their_host() -> None:
     host = {"memory": Memory(3 * GIB, GIB // 2, "boot-1")}
     [one] = found("memory", replace(JOB, workers=3), of=answers(head=host, one=host, two=host))
     assert one.state is State.FAILED
     assert one.pods == ("head", "one", "two")
-    assert "3 ranks and the driver need at least 2.5 GiB" in one.found
+    assert "at least 2.5 GiB needed for 3 ranks and the driver." in one.found
     [one] = found("memory", replace(JOB, workers=2), of=answers(head=host, one=host, two=host))
     assert one.state is State.OK
 
@@ -264,7 +273,7 @@ def test_job_on_gpus_fails_without_any_and_names_pods_whose_ray_has_none() -> No
     [one] = found("GPUs", demand)
     assert (one.state, "no worker pod offers one" in one.found) == (State.FAILED, True)
     [one] = found("GPUs", demand, of=answers(one={"gpus": 1}))
-    assert "one see GPUs that Ray was not started with." in one.found
+    assert "one sees GPUs that Ray was not started with." in one.found
     assert found("GPUs") == []
 
 
@@ -295,7 +304,7 @@ def test_without_exec_the_rest_is_checked_from_what_ray_reports() -> None:
         findings(target(nodes=nodes), JOB, {}, no_exec="no commands can be run in pods. RBAC.")
     )
     states = {one.name: one.state for one in every}
-    assert states["pods from inside"] is State.SKIPPED
+    assert states["pod probe"] is State.SKIPPED
     assert states["memory"] is State.FAILED
     assert states["room"] is State.OK
     assert "python" not in states
@@ -304,9 +313,9 @@ def test_without_exec_the_rest_is_checked_from_what_ray_reports() -> None:
 def test_pod_without_an_answer_is_reported_and_the_others_are_checked() -> None:
     of = answers()
     of["two"] = Answer(error="no answer within 3 s")
-    [one] = found("pods from inside", of=of)
+    [one] = found("pod probe", of=of)
     assert (one.state, one.pods) == (State.WARNING, ("two",))
-    assert "two not checked from inside: no answer within 3 s" in one.found
+    assert "could not probe two: no answer within 3 s" in one.found
     assert found("python", of=of)[0].state is State.OK
 
 
@@ -378,6 +387,6 @@ def test_images_without_a_tag_and_objects_that_may_not_be_read_are_named() -> No
     found = of_new(new, replace(JOB, workers=1))
     assert found["image"].state is State.WARNING
     assert found["image"].found.startswith("registry:5000/train has no fixed tag")
-    assert found["objects"].found == "You may not read Secret s3."
+    assert found["objects"].found == "You do not have permission to read Secret s3."
     digest = NewCluster((replace(WORKERS, image="train@sha256:" + "a" * 64),))
     assert of_new(digest)["image"].state is State.OK

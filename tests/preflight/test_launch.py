@@ -84,7 +84,7 @@ def test_pods_that_do_not_answer_delay_a_launch_by_three_seconds_at_most(
     began_s = time.monotonic()
     assert main([*LAUNCH]) == SUBMITTED
     assert time.monotonic() - began_s < 6, "with the start and the failed submission"
-    assert "head, one and two not checked from inside: no answer" in capsys.readouterr().err
+    assert "could not probe head, one and two: no answer" in capsys.readouterr().err
 
 
 def test_dry_run_runs_no_command_in_a_pod(backend: CannedPods) -> None:
@@ -119,6 +119,6 @@ def test_cluster_of_its_own_that_cannot_be_created_is_refused(
     backend.new = replace(backend.new, missing=("Secret s3",))
     assert main([*OWN, "--yes"]) == REFUSED
     said = capsys.readouterr().err
-    assert "failed: objects: Secret s3 missing in the namespace" in said
+    assert "failed: objects: Missing in the namespace: Secret s3." in said
     assert not any(call[0] == "create_rayjob" for call in backend.asked)
     assert main([*OWN, "--yes", "--no-preflight"]) == 0

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from cockpit.backends.protocol import ExecResult
+from cockpit.drills.engine import pod_script
 from cockpit.model.cluster import Pod
 from cockpit.preflight.checks.network import network
 from cockpit.preflight.finding import Finding, State
-from cockpit.preflight.network import MOST_ROUNDS, Pair, _pair, decoded, measure, rounds
+from cockpit.preflight.network import (
+    AT_ONCE,
+    FIRST_PORT,
+    LAST_PORT,
+    MOST_ROUNDS,
+    Pair,
+    _pair,
+    decoded,
+    measure,
+    rounds,
+)
 from tests.fuzz.cases import assert_clean, broken, examine, quick_and_slow
-from tests.preflight.pods import FACTS, HEAD, ONE, TWO, PodsHere, target
+from tests.preflight.pods import FACTS, HEAD, ONE, TWO, PodsHere, pod, target
+from tests.simulated_backend import ScriptedBackend
 
 FAST, SLOW = 1.2e9, 0.6e6
 THREE = ("head", "one", "two")
@@ -42,9 +59,9 @@ def test_pairs_that_are_alike_are_ok_with_the_least_of_them() -> None:
 def test_pod_of_all_slow_pairs_is_named_with_its_node() -> None:
     [one] = judged(pairs("two"))
     assert (one.state, one.pods) == (State.FAILED, ("two",))
-    assert "head and two are slow: 586 KiB/s" in one.found
-    assert "head and one have 1.1 GiB/s" in one.found
-    assert "All pairs of two are slow." in one.found
+    assert "Low bandwidth between head and two: 586 KiB/s" in one.found
+    assert "between head and one: 1.1 GiB/s" in one.found
+    assert "All pairs with two have low bandwidth." in one.found
     assert one.fix == "Check the network of two (node node-2)."
 
 
@@ -77,7 +94,8 @@ def test_late_pair_is_a_warning() -> None:
     measured = pairs()
     measured[1] = replace(measured[1], latency_s=0.15)
     [one] = judged(measured)
-    assert (one.state, "head and two are late" in one.found) == (State.WARNING, True)
+    words = "High latency between head and two:"
+    assert (one.state, words in one.found) == (State.WARNING, True)
 
 
 def test_pair_that_could_not_be_measured_fails_with_the_reason() -> None:
@@ -130,3 +148,80 @@ async def test_pods_are_measured_with_gloo(tmp_path: Path) -> None:
     assert (pair.one, pair.two, pair.error) == ("head", "one", "")
     assert pair.bytes_per_s > 1e6
     assert 0 < pair.latency_s < 1
+
+
+@dataclass(slots=True)
+class Measured(ScriptedBackend):
+    """Each pod returns the same result, or `error`, for all that it was to meet."""
+
+    error: str = ""
+    running: int = 0
+    most: int = 0
+
+    async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await asyncio.sleep(0)
+        self.running -= 1
+        meetings = json.loads(argv[-1])["meetings"]
+        assert all(FIRST_PORT <= meeting["port"] < LAST_PORT for meeting in meetings)
+        result = {"latency_s": 0.001, "bytes_per_s": FAST, "error": self.error}
+        pairs = dict.fromkeys((meeting["peer"] for meeting in meetings), result)
+        return ExecResult(0, json.dumps({"pairs": pairs}), "")
+
+
+@pytest.mark.parametrize("count", [AT_ONCE, AT_ONCE + 1, 1000])
+async def test_no_more_pods_than_the_limit_are_measured_at_the_same_time(count: int) -> None:
+    pods = [pod(f"pod-{number}", number) for number in range(count)]
+    facts = dict.fromkeys((pod.name for pod in pods), FACTS)
+    backend = Measured()
+    found = await measure(backend, pods, facts)
+    assert not any(pair.error for pair in found)
+    assert {name for pair in found for name in (pair.one, pair.two)} == set(facts)
+    assert backend.most <= AT_ONCE
+    closed = Measured(error="Connection refused")
+    assert 0 < len(await measure(closed, pods, facts)) <= AT_ONCE * MOST_ROUNDS // 2
+
+
+@dataclass(slots=True)
+class Device:
+    """Simulated time of all-reduces of 1/16 s each: a GPU does them after the calls."""
+
+    is_gpu: bool
+    now_s: float = 0.0
+    queued_s: float = 0.0
+
+    def all_reduce(self, *_: object) -> None:
+        self.queued_s += 1 / 16
+        if not self.is_gpu:
+            self.synchronize()
+
+    def synchronize(self) -> None:
+        self.now_s, self.queued_s = self.now_s + self.queued_s, 0.0
+
+
+@pytest.mark.parametrize("backend", ["gloo", "nccl"])
+def test_all_reduces_are_timed_without_the_first_and_up_to_64_mib(backend: str) -> None:
+    device = Device(backend == "nccl")
+    modules = {
+        "torch": SimpleNamespace(
+            device=lambda kind, _=0: SimpleNamespace(type=kind),
+            ones=lambda count, **_: count,
+            tensor=lambda values, **_: values[0],
+            cuda=device,
+        ),
+        "torch.distributed": SimpleNamespace(
+            TCPStore=lambda *_: None,
+            init_process_group=lambda *_, **__: None,
+            destroy_process_group=lambda: None,
+            all_reduce=device.all_reduce,
+            ReduceOp=SimpleNamespace(MAX=0),
+        ),
+    }
+    script: dict[str, Any] = {"__name__": "bandwidth"}
+    text = pod_script.source("bandwidth", "preflight")
+    exec(text.removesuffix("sys.exit(ended(main))\n"), script)
+    script["import_module"] = modules.__getitem__
+    script["time"] = SimpleNamespace(monotonic=lambda: device.now_s)
+    found = script["measure"]({"master": "", "port": 1, "rank": 0}, backend, 1.0)
+    assert found == {"latency_s": 1 / 16, "bytes_per_s": 16 * (64 << 20), "error": ""}

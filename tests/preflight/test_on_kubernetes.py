@@ -143,5 +143,5 @@ def test_pod_with_a_slow_network_is_named_with_its_node(
         session.call(session.backend.scale(ScaleRequest("gpu", 1)), 30.0)
         ray_on_kubernetes.wait_ready(1)
     assert (found["state"], found["pods"]) == ("failed", [slow])
-    assert f"All pairs of {slow} are slow." in found["found"]
+    assert f"All pairs with {slow} have low bandwidth." in found["found"]
     assert found["fix"] == f"Check the network of {slow} (node node-1)."

@@ -175,7 +175,7 @@ async def test_pod_that_does_not_answer_delays_nothing_beyond_the_limit(tmp_path
     demand = replace(JOB, storage=str(shared))
     found = await check(backend, target(), demand, timeout_s=8.0)
     assert time.monotonic() - began_s < 10
-    [mute] = [one for one in found if one.name == "pods from inside"]
+    [mute] = [one for one in found if one.name == "pod probe"]
     assert (mute.state, mute.pods) == (State.WARNING, ("two",))
     assert "no answer within" in mute.found
     assert next(one for one in found if one.name == "python").state is State.OK
@@ -185,7 +185,7 @@ async def test_pod_that_does_not_answer_delays_nothing_beyond_the_limit(tmp_path
 async def test_without_the_right_to_exec_no_command_is_run(tmp_path: Path) -> None:
     backend = PodsHere(homes=tmp_path, denied={"exec": "pods/exec is forbidden for jane"})
     found = await check(backend, target(), JOB, timeout_s=5.0)
-    [skipped] = [one for one in found if one.name == "pods from inside"]
+    [skipped] = [one for one in found if one.name == "pod probe"]
     assert skipped.state is State.SKIPPED
     assert "Pods/exec is forbidden for jane." in skipped.found
     assert not any(call[0] == "exec" for call in backend.asked)

@@ -204,8 +204,20 @@ def test_a_drill_is_a_test_case_with_what_was_measured() -> None:
     assert left.find("skipped") is not None
 
 
-def test_characters_that_xml_lacks_are_omitted_from_junit() -> None:
-    text = junit("s\x00u", 0.0, [Case("<a&\x1b[31m\ud800b>", 1.0, False, "\x08]]>")])
+def test_junit_has_no_control_characters_and_none_that_xml_lacks() -> None:
+    text = junit("s\x00u", 0.0, [Case("<a&\x1b[31m\ud800\uffffb\x9b2J>", 1.0, False, "\x08]]>")])
     case = ElementTree.fromstring(text).find("testcase")
     assert case is not None
-    assert case.get("name") == "<a&[31mb>"
+    assert case.get("name") == "<a&\ufffd\ufffdb>"
+
+
+def test_junit_has_no_secret_of_a_failure_or_of_an_output() -> None:
+    secret = "s3same-0pen"
+    why = f"broken: python train.py --token {secret}"
+    case = Case("a", 1.0, False, why, output=("first line", f"HF_TOKEN={secret}"))
+    text = junit("smoke", 0.0, [case])
+    assert secret not in text
+    assert "--token ***" in text
+    found = ElementTree.fromstring(text).find("testcase")
+    assert found is not None
+    assert found.findtext("system-out") == "first line\nHF_TOKEN=***"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.model.error import CockpitError
 from cockpit.model.event import Marked
 from cockpit.recorder.file import open_to_write, pack
 from cockpit.recorder.reading import annotation
@@ -83,6 +84,15 @@ def test_hostile_notes_are_the_trouble_of_one_recording(tmp_path: Path) -> None:
     notes = {row.name: annotation.read(row.path) for row in library.list()}
     assert notes["good"] == annotation.Annotation()
     assert "its notes cannot be read" in notes["bad"].note
+
+
+def test_notes_that_cannot_be_read_are_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a.cockpit"
+    notes = annotation.path_of(path)
+    notes.write_text('{"tags": ["two words"], "note": "why it diverged"}')
+    with pytest.raises(CockpitError, match="are not replaced"):
+        annotation.write(path, annotation.checked(["good"], annotation.read(path).note))
+    assert "why it diverged" in notes.read_text()
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from pathlib import Path
 
 import pytest
 
-from cockpit.model.error import CockpitError
+from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.event import RunSeen
 from cockpit.model.run import RunState
-from cockpit.recorder.reading.library import DAY_S, Library, Limits
+from cockpit.recorder.reading.library import DAY_S, Library, Limits, Pruned
 from cockpit.recorder.reading.recording import Recording
 from cockpit.recorder.writing.recorder import Recorder
+from cockpit.recorder.writing.run_recorders import RunRecorders
+from cockpit.session.monitored import recorder_limits
+from tests.recorder.test_recorder import StoppedThread
 
 NOW_S = 1_800_000_000.0
 
@@ -77,9 +82,24 @@ def test_old_recordings_are_pruned(tmp_path: Path) -> None:
     library = Library(tmp_path)
     for age in (5, 40, 91):
         make(library, f"r{age}", "n", age_days=age)
-    removed = library.prune(Limits(max_age_days=30), lambda: NOW_S)
-    assert {path.stem for path in removed} == {"r40", "r91"}
+    pruned = library.prune(Limits(max_age_days=30), lambda: NOW_S)
+    assert {path.stem for path in pruned.removed} == {"r40", "r91"}
+    assert not pruned.errors
     assert [one.name for one in library.list()] == ["r5"]
+
+
+def test_one_that_cannot_be_removed_keeps_no_other_from_being_pruned(tmp_path: Path) -> None:
+    library = Library(tmp_path)
+    removable, blocked = make(library, "r40", "n"), library.path_of("r91")
+    blocked.mkdir()  # unlink(2) refuses a directory
+    for path, age_days in ((removable, 40), (blocked, 91)):
+        os.utime(path, (time.time() - age_days * DAY_S,) * 2)
+    reported = list[str]()
+    RunRecorders(library, Limits(max_age_days=30), on_message=reported.append)._prune()
+    assert reported[0] == "Deleted 1 recordings (retention limit): r40."
+    assert reported[1].startswith("Old recordings cannot be removed: ")
+    assert str(blocked) in reported[1]
+    assert blocked.exists()
 
 
 def test_the_oldest_goes_when_there_is_too_much(tmp_path: Path) -> None:
@@ -138,3 +158,40 @@ def test_a_part_of_a_recording_that_goes_while_it_is_measured_is_left_out(
     size = make(library, "a", "n").stat().st_size
     monkeypatch.setattr(Path, "exists", lambda path, **named: True)
     assert library.list()[0].size_bytes == size
+
+
+def test_a_recording_that_its_recorder_has_closed_between_two_writes_is_not_deleted(
+    tmp_path: Path,
+) -> None:
+    library, thread = Library(tmp_path), StoppedThread()
+    recorder = Recorder(library.path_of("a"), thread=thread)
+    recorder.take(RunSeen(at_s=1.0, source="t", run_id="a", name="a", state=RunState.RUNNING))
+    thread.turn()
+    recorder.suspend()
+    os.utime(recorder.path, (NOW_S, NOW_S))
+    assert library.list()[0].recording
+    assert library.prune(Limits(1, 1), lambda: NOW_S + 900 * DAY_S) == Pruned()
+    with pytest.raises(CockpitError, match="being recorded now"):
+        library.delete(recorder.path)
+    recorder.finish()
+    thread.turn()
+    library.delete(recorder.path)
+    assert not list(library.directory.iterdir())
+
+
+def test_a_fresh_recording_is_not_pruned(tmp_path: Path) -> None:
+    """On another node, a recorder of many runs may have closed it between two writes."""
+    library = Library(tmp_path)
+    path = make(library, "a", "a")
+    os.utime(path)
+    assert library.prune(Limits(0, 1)) == Pruned()
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_age_days", -1), ("max_bytes", -1), ("max_bytes", math.inf), ("max_age_days", math.nan)],
+)
+def test_a_limit_that_every_recording_exceeds_is_refused(name: str, value: float) -> None:
+    with pytest.raises(UsageError, match="is not understood"):
+        recorder_limits({name: value})

@@ -23,7 +23,12 @@ from cockpit.recorder.reading.library import Library
 from cockpit.recorder.reading.recording import Recording
 from cockpit.recorder.writing import recorder_thread
 from cockpit.recorder.writing.recorder import Recorder
-from cockpit.recorder.writing.run_recorders import LINGER_S, PAST_TIMEOUT_S, RunRecorders
+from cockpit.recorder.writing.run_recorders import (
+    LINGER_S,
+    PAST_TIMEOUT_S,
+    Past,
+    RunRecorders,
+)
 from tests.recorder.test_recorder import StoppedThread, record
 
 START_S = 1_763_712_000.0
@@ -337,3 +342,20 @@ def test_a_fault_in_one_recorder_does_not_end_the_others(
     assert "a fault in cockpit itself" in broken.trouble
     assert session.recorders.recorders()["b"].going
     assert "b" in session.names()
+
+
+def test_a_long_past_is_searched_once_for_the_runs_that_are_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    past, ended, asked = Past(), Past.ended, list[int]()
+
+    def counted(of: Past) -> dict[str, float]:
+        asked.append(len(of.events))
+        return ended(of)
+
+    monkeypatch.setattr(Past, "ended", counted)
+    monkeypatch.setattr("cockpit.recorder.writing.run_recorders.PAST_WEIGHT", 4)
+    for event in whole_run("a", 0.0):
+        past.take(event, 0.0)
+    assert past.events == []
+    assert asked == [5]

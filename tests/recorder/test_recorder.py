@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -25,6 +29,7 @@ from cockpit.model.event import (
     SourceHealth,
 )
 from cockpit.model.run import RunState
+from cockpit.recorder.file import Lock, LockedError, is_held
 from cockpit.recorder.reading.recording import Recording
 from cockpit.recorder.writing import recorder as recorder_module
 from cockpit.recorder.writing import recorder_thread
@@ -34,6 +39,7 @@ from cockpit.recorder.writing.writer import Writer
 from cockpit.store.store import Store
 from tests.tui.simulated import JOB, RUN, START_S, _digits
 
+RUNNING = RunSeen(at_s=START_S, source="telemetry", run_id="a", name="a", state=RunState.RUNNING)
 KEPT = (RankSampled, RunSeen, AttemptStarted, MetricsReported, Marked)
 
 
@@ -174,6 +180,19 @@ def test_a_log_that_never_ends_is_cut_and_reports_it(tmp_path: Path) -> None:
     assert 900 < len(log) < 1_200
 
 
+def test_the_log_of_a_job_whose_name_begins_equally_is_left_out(tmp_path: Path) -> None:
+    seen = RunSeen(
+        at_s=START_S, source="t", run_id="a", name="n", state=RunState.RUNNING, submission_id="j-1"
+    )
+    logs = [
+        LogLines(at_s=START_S + 1, source="logs", stream=stream, lines=("x",))
+        for stream in ("job:j-1", "job:j-12")
+    ]
+    record(tmp_path / "a.cockpit", [seen, *logs])
+    with Recording.open(tmp_path / "a.cockpit") as found:
+        assert [*found.store().logs] == ["job:j-1"]
+
+
 def test_a_history_that_is_read_late_is_replayed_at_its_time(tmp_path: Path) -> None:
     events = own(script(60, None))
     recorder = Recorder(tmp_path / "a.cockpit", clock=lambda: START_S + 1_000)
@@ -254,15 +273,16 @@ def _samples(path: Path) -> int:
         return -1
 
 
-def test_the_second_recorder_of_a_run_reports_it_and_continues_without(tmp_path: Path) -> None:
+def test_the_second_recorder_of_a_run_reports_it_and_ends_without_a_write(tmp_path: Path) -> None:
     path, reported = tmp_path / "a.cockpit", list[str]()
     first = Recorder(path)
     first.take(script()[0])
     wait_until(path.exists)
     second = Recorder(path, on_message=reported.append)
-    wait_until(lambda: not second.going)
+    wait_until(lambda: bool(second.trouble))
     second.take(script()[0])
     second.close()
+    assert not second.going
     assert reported == ["Run a is not being recorded: another cockpit is recording it already."]
     assert first.going
     first.close()
@@ -270,6 +290,125 @@ def test_the_second_recorder_of_a_run_reports_it_and_continues_without(tmp_path:
     third.take(script()[0])
     third.close()
     assert not third.trouble
+
+
+def _reported(second: int) -> MetricsReported:
+    return MetricsReported(
+        at_s=START_S + second, source="telemetry", run_id="a", attempt=1, metrics={"n": second}
+    )
+
+
+def _printed(second: int, *lines: int) -> LogLines:
+    texts = tuple(map(str, lines))
+    return LogLines(at_s=START_S + second, source="log", stream="job:j", lines=texts)
+
+
+def test_the_second_recorder_of_a_run_continues_when_the_first_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "RETRY_EVERY_S", 0.0)
+    path, now, told = tmp_path / "a.cockpit", [START_S], list[str]()
+    threads = StoppedThread(), StoppedThread()
+    first, second = (
+        Recorder(path, run_id="a", thread=thread, clock=lambda: now[0], on_message=told.append)
+        for thread in threads
+    )
+    job = replace(RUNNING, submission_id="j")
+    for event in (job, *(_reported(second) for second in range(1, 100))):
+        now[0] = event.at_s
+        for recorder in (first, second):
+            recorder.take(event)
+        for thread in threads:
+            thread.turn()
+    assert told == ["Run a is not being recorded: another cockpit is recording it already."]
+    assert threads[1]._weight <= recorder_module.OTHERS_LAG_S + 1, "the others are in the file"
+    # Each reads the log by itself.
+    for event in (_printed(99, *range(3)), _printed(99, *range(3, 10))):
+        first.take(event)
+    for event in (_printed(99, *range(5)), _printed(99, *range(5, 12))):
+        second.take(event)
+    for event in (replace(_printed(99, 7), stream="job:other"), _reported(100)):
+        second.take(event)
+    first.finish()
+    for thread in threads:
+        thread.turn()
+    assert told[1:] == ["The recording of run a continues."]
+    second.take(_reported(101))
+    second.finish()
+    threads[1].turn()
+    assert threads[1]._weight == 0
+    assert not second.dropped
+    with Recording.open(path) as found:
+        events = list(found.events())
+    numbers = [event.metrics["n"] for event in events if isinstance(event, MetricsReported)]
+    assert numbers == list(range(1, 102))
+    logs = [event for event in events if isinstance(event, LogLines)]
+    assert [line for log in logs for line in log.lines] == [str(line) for line in range(12)]
+
+
+def test_a_run_that_another_cockpit_records_takes_no_turn_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_thread, "OPENED_IN_A_TURN", 1)
+    lock = Lock(tmp_path / "a.cockpit")
+    lock.take()
+    thread = StoppedThread()
+    recorders = [Recorder(tmp_path / f"{name}.cockpit", thread=thread) for name in "ab"]
+    thread.turn()
+    assert [recorder.is_open for recorder in recorders] == [False, True]
+    for recorder in recorders:
+        recorder.finish()
+    thread.turn()
+    lock.release()
+
+
+SUSPENDED = """
+import sys
+from pathlib import Path
+from cockpit.recorder.file import Lock
+lock = Lock(Path(sys.argv[1]))
+lock.take()
+lock.suspend()
+print("suspended", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_suspended_recording_is_its_recorders_until_its_process_ends(tmp_path: Path) -> None:
+    path = tmp_path / "a.cockpit"
+    other = subprocess.Popen(
+        [sys.executable, "-c", SUSPENDED, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"suspended\n"
+        assert is_held(path)
+        lock = Lock(path)
+        with pytest.raises(LockedError):
+            lock.take()
+        other.kill()
+    assert not is_held(path)
+    lock.take()
+    lock.suspend()
+    assert is_held(path)
+    lock.release()
+    assert not is_held(path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_listing_that_looks_at_the_lock_stops_no_recorder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.cockpit"
+    lock = Lock(path)
+    listing = os.open(lock.path, os.O_RDWR | os.O_CREAT)
+    fcntl.flock(listing, fcntl.LOCK_SH)
+    assert not is_held(path), "another listing is no recorder"
+    monkeypatch.setattr(time, "sleep", lambda seconds: fcntl.flock(listing, fcntl.LOCK_UN))
+    lock.take()
+    assert is_held(path)
+    lock.release()
+    os.close(listing)
 
 
 def test_messages_have_the_name_of_the_run_once_it_is_known(tmp_path: Path) -> None:

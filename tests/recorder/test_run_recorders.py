@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from cockpit.recorder.writing import run_recorders as module
 from cockpit.recorder.writing.run_recorders import RunRecorders
 from cockpit.session.session import Session
 from cockpit.store.store import Store
-from tests.recorder.test_recorder import script
+from tests.recorder.test_recorder import record, script
 from tests.simulated_backend import ScriptedBackend
 from tests.tui.simulated import RUN, START_S
 
@@ -157,3 +158,11 @@ def test_a_name_cannot_lead_out_of_the_directory(tmp_path: Path) -> None:
     library = Library(tmp_path)
     for run_id in ("../../x", "/etc/x", "a/b", "..", ""):
         assert library.path_of(run_id).parent == library.directory
+
+
+def test_a_cluster_whose_clock_is_years_ahead_makes_no_recording_old(tmp_path: Path) -> None:
+    path, at_s = Library(tmp_path).path_of("a"), time.time() - 86_400
+    record(path, [seen("a")])
+    os.utime(path, (at_s, at_s))
+    RunRecorders(Library(tmp_path), clock=lambda: time.time() + 1e8)._prune()
+    assert path.exists()

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from cockpit.report.charts.axis import elapsed, time_axis, value_axis
-from cockpit.report.document import Kind
+from cockpit.report.charts.timeline import spark
+from cockpit.report.document import Chart, Kind, Line
 
 
 @pytest.mark.parametrize(
@@ -57,3 +58,18 @@ def test_the_time_axis_has_a_few_round_ticks(seconds: float) -> None:
 def test_elapsed_time_is_short() -> None:
     reported = [elapsed(seconds) for seconds in (0, 45, 90, 600, 8_100, 90_000, -60)]
     assert reported == ["0", "45 s", "1 m 30 s", "10 m", "2 h 15 m", "1 d 1 h", "-1 m"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "log"),
+    [(1.0, 1.7e308, True), (5e-324, 1.0, True), (-1e308, 1e308, False), (0.0, 5e-324, False)],
+)
+def test_values_near_the_limits_of_a_float_have_an_axis(low: float, high: float, log: bool) -> None:
+    axis = value_axis(low, high, Kind.NUMBER, log=log)
+    assert 1 <= len(axis.ticks) <= 12
+    assert 0.0 <= axis.part(low) <= axis.part(high) <= 1.0
+
+
+def test_bars_of_values_near_the_limits_of_a_float_are_drawn() -> None:
+    line = Line("x", [0.0, 0.1, 9.0], [1e308, 1.7e308, -1.7e308])
+    assert spark(line, Chart("x", "x", Kind.NUMBER, 0.0, 10.0, (line,)), cells=2) == "█▁"

@@ -31,6 +31,7 @@ def test_a_report_has_timeline_phases_curves_hypothesis_and_what_was_before() ->
         for message in ("first new step", "telemetry", "replicas", "checkpointed", "fast", "demo"):
             assert message in text
     assert "since 60 s before the fault" in html(document)
+    assert "<desc>1 fault over " in html(document)
     assert "<script" not in html(document)
     assert "http://" not in html(document).replace("http://www.w3.org", "")
     assert data(document)["name"] == "Drill pod-kill"
@@ -39,8 +40,8 @@ def test_a_report_has_timeline_phases_curves_hypothesis_and_what_was_before() ->
 
 def test_a_slower_drill_is_marked_beside_the_earlier_ones() -> None:
     slow = replace(KEPT, record=record(1, 40.0))
-    assert "slower than usual" in markdown(drill_report([slow], EARLIER))
-    assert "slower than usual" not in markdown(drill_report([KEPT], EARLIER[:1]))
+    assert "worse than usual" in markdown(drill_report([slow], EARLIER))
+    assert "worse than usual" not in markdown(drill_report([KEPT], EARLIER[:1]))
 
 
 def test_a_game_day_has_a_row_and_the_sections_of_each_drill() -> None:

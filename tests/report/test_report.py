@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from cockpit.insight.metrics.progress import as_it_ran
 from cockpit.insight.metrics.summary import job_of, summary
-from cockpit.model.event import MetricsReported, RankSampled, RunSeen
+from cockpit.model.alert import Alert, Finding, Severity
+from cockpit.model.event import AlertRaised, MetricsReported, RankSampled, RunSeen
 from cockpit.model.run import Checkpoint, Phase, RunState, RunSummary
 from cockpit.report.charts.chart import chart_svg
 from cockpit.report.charts.curves import marks
@@ -17,7 +18,9 @@ from cockpit.report.data import data
 from cockpit.report.document import Chart, Document, Facts, MarkKind, Table, Text, Tone
 from cockpit.report.html import html
 from cockpit.report.run_report import report
+from cockpit.report.sections.overview import verdict
 from cockpit.report.time_range import extent, phase_spans
+from cockpit.store.run import AttemptView, RunView
 from cockpit.store.store import Store
 from tests.events import RUN as SMALL
 from tests.events import before_the_kill, reduced, the_recovery
@@ -77,6 +80,49 @@ def test_a_run_that_failed_reports_why_and_one_that_continues_reports_it() -> No
     reported = report(store, store.runs[SMALL])
     assert reported.tone is Tone.BAD
     assert reported.verdict.startswith("Failed after 50.0 s: CUDA out of memory; ")
+
+
+def one_attempt(state: RunState, *severities: Severity) -> Document:
+    """A run of one attempt, with an alert of each severity."""
+    store = reduced(before_the_kill())
+    store.apply(RunSeen(at_s=130.0, source="telemetry", run_id=SMALL, name="demo", state=state))
+    for severity in severities:
+        finding = Finding("straggler", "rank 1", severity, "slow", run_id=SMALL)
+        alert = Alert(f"straggler/{severity}", finding, 120.0)
+        store.apply(AlertRaised(at_s=120.0, source="insight", alert=alert))
+    return report(store, store.runs[SMALL])
+
+
+@pytest.mark.parametrize(
+    ("severities", "tone"),
+    [
+        ((), Tone.GOOD),
+        ((Severity.INFO,), Tone.GOOD),
+        ((Severity.INFO, Severity.WARNING), Tone.MIXED),
+        ((Severity.CRITICAL,), Tone.MIXED),
+    ],
+)
+def test_only_alerts_that_are_more_than_information_spoil_a_finished_run(
+    severities: tuple[Severity, ...], tone: Tone
+) -> None:
+    assert one_attempt(RunState.FINISHED, *severities).tone is tone
+
+
+def test_run_in_an_unknown_state_is_not_still_unknown() -> None:
+    assert one_attempt(RunState.UNKNOWN).verdict.startswith("State unknown after ")
+    store = reduced(before_the_kill())
+    run = store.runs[SMALL]
+    run.state = RunState.UNKNOWN
+    text = report(store, run, left=True).verdict
+    assert ", before the end of the run, whose state was unknown; " in text
+
+
+def test_one_step_is_no_steps() -> None:
+    run = RunView("r", "r", state=RunState.FINISHED)
+    run.attempts[1] = AttemptView(1, first_step=1, last_step=1)
+    run.attempts[2] = AttemptView(2, first_step=1, last_step=1)
+    text, _ = verdict(Store(), run, None)
+    assert "1 step, 2 attempts, 1 step repeated" in text
 
 
 def test_key_numbers_are_those_of_the_curves(document: Document) -> None:
@@ -241,7 +287,7 @@ def test_a_run_is_reported_beside_recorded_ones_of_its_job(store: Store) -> None
     slow = words_beside(store, earlier([4_000.0] * 3, job=job))
     assert "36 % below" in slow
     assert "more than chance explains" in slow
-    assert "nothing to measure it by" in words_beside(store, earlier([9.0], job=job, world_size=2))
+    assert "there is no baseline" in words_beside(store, earlier([9.0], job=job, world_size=2))
     assert words_beside(store, earlier([9.0], job="another")) == ""
     assert words_beside(store, earlier([9.0], job=job)[:0]) == ""
 

@@ -158,6 +158,15 @@ def test_a_timeline_has_a_lane_an_attempt_and_bars_as_long_as_they_took() -> Non
     assert len({bar.get("y") for bar in bars}) == 2
     assert "attempt 1: running, 40.0 s, from +10.0 s" in titles(root)
     assert "drill: kill" in titles(root)
+    assert "Phases by attempt" in titles(root)
+    assert root.findtext(f"{SVG}desc") == "2 attempts over 1 m 40 s."
+
+
+def test_timeline_of_a_drill_has_lanes_of_faults() -> None:
+    spans = (Span("pod-kill", "pod ready", 0.0, 10.0),)
+    root = parsed(timeline_svg(Timeline("phases", 0.0, 10.0, spans, ("pod ready",), "fault")))
+    assert "Phases by fault" in titles(root)
+    assert root.findtext(f"{SVG}desc") == "1 fault over 10.0 s."
 
 
 def test_shares_fill_the_bar() -> None:

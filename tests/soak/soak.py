@@ -502,7 +502,7 @@ def memory(usage: Usage) -> str:
 
 def is_defect(errors: str) -> bool:
     """Whether a verb ended with an exception: without --debug it prints one line."""
-    return "cockpit hit a defect" in errors or "Traceback" in errors
+    return "internal error" in errors or "Traceback" in errors
 
 
 def described(status: Mapping[str, Any]) -> str:

@@ -165,6 +165,63 @@ async def test_the_route_is_asked_for_again_after_a_failure(
         assert await moved.nodes()
 
 
+async def test_request_refused_for_an_expired_token_is_sent_again_with_the_renewed_one(
+    fake: FakeDashboard,
+) -> None:
+    fake.token = "new"
+    fake.add_job("one")
+    fake.write("worker.out", "line\n")
+    expired = DashboardRoute(fake.route.base_url, {"Authorization": "Bearer old"})
+    routes: list[DashboardRoute] = []
+
+    async def route() -> DashboardRoute:
+        return routes.pop(0)
+
+    for request in ("job", "stop", "log"):
+        routes[:] = [expired, fake.route]
+        async with Dashboard(route) as client:
+            if request == "job":
+                assert (await client.job("one")).id == "one"
+            elif request == "stop":
+                with pytest.raises(MissingError):  # the stand-in has no such path
+                    await client.stop("one")
+            else:
+                async with client.stream_log(HEAD, "worker.out", follow=False) as batches:
+                    assert [batch async for batch in batches] == [[b"line"]]
+        assert not routes
+
+
+async def test_request_refused_for_a_token_that_is_not_renewed_is_not_repeated(
+    fake: FakeDashboard,
+) -> None:
+    fake.token = "right"
+
+    async def route() -> DashboardRoute:
+        return DashboardRoute(fake.route.base_url, {"Authorization": "Bearer wrong"})
+
+    async with Dashboard(route) as client:
+        with pytest.raises(NotAllowedError):
+            await client.nodes()
+        with pytest.raises(NotAllowedError):
+            async with client.stream_log(HEAD, "worker.out"):
+                pass
+    assert len(fake.asked) == 2
+
+
+async def test_refusal_is_not_the_reason_why_the_next_route_fails(fake: FakeDashboard) -> None:
+    fake.token = "right"
+
+    async def route() -> DashboardRoute:
+        return routes.pop(0)
+
+    routes = [DashboardRoute(fake.route.base_url), DashboardRoute("http://127.0.0.1:9", {"A": "b"})]
+    async with Dashboard(route) as client:
+        with pytest.raises(UnreachableError) as raised:
+            async with client.stream_log(HEAD, "worker.out"):
+                pass
+    assert "token" not in raised.value.why
+
+
 async def test_no_error_shows_the_token(fake: FakeDashboard) -> None:
     fake.token = "right"
     route = DashboardRoute(fake.route.base_url, {"Authorization": "Bearer wrong-secret"})

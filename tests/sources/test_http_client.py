@@ -120,6 +120,24 @@ async def test_clients_of_a_loop_share_connections_and_each_closes_those_it_used
         await asyncio.wait_for(server.closed.wait(), 5.0)
 
 
+async def test_all_connections_of_a_loop_are_closed_before_it_ends() -> None:
+    async with Connections().serve() as server:
+        await Http(route(server.address)).ask("GET", "/nodes")
+        await client.close_all()
+        await asyncio.wait_for(server.closed.wait(), 5.0)
+    assert asyncio.get_running_loop() not in client._kept
+
+
+async def test_connections_of_httpx_are_closed_with_those_of_their_loop() -> None:
+    async with Connections().serve() as server:
+        through_httpx = Http(route(server.address), transport=httpx.AsyncHTTPTransport())
+        await through_httpx.ask("GET", "/nodes")
+        assert not server.closed.is_set()
+        await client.close_all()
+        await asyncio.wait_for(server.closed.wait(), 5.0)
+    assert asyncio.get_running_loop() not in client._pools
+
+
 async def test_connection_whose_peer_was_not_checked_is_not_used_where_it_has_to_be() -> None:
     checks: list[None] = []
     async with Connections().serve() as server:

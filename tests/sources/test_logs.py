@@ -10,7 +10,7 @@ from cockpit.model.event import LogLines, SourceHealth
 from cockpit.sources.polling.backoff import Backoff
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.http import MissingError
-from cockpit.sources.ray.log_follower import LINE_LIMIT_BYTES, Follower, Trouble
+from cockpit.sources.ray.log_follower import LINE_LIMIT_BYTES, Follower, LogFile, Trouble
 from cockpit.sources.ray.logs import follow_job_log, follow_node_log, job_log, job_log_source
 from tests.sources.fake_dashboard import HEAD, FakeDashboard, Fault
 
@@ -182,6 +182,30 @@ async def test_a_file_that_was_replaced_is_read_from_its_start(
         await until(reported, "line 10")
         fake.files["worker.out"] = bytearray(b"other\n" * 20)
         assert await anext(reported) == "other"
+
+
+async def test_a_writer_that_moves_to_another_file_is_followed_there(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    fake.write("old.out", numbered(1, 10))
+    fake.write("new.out", "one\n")
+    places = [LogFile(HEAD, "old.out")]
+
+    async def locate() -> LogFile:
+        return places[-1]
+
+    moving = Follower(dashboard, locate, poll_s=POLL_S, idle_s=30)
+    lines: list[str] = []
+    # Less than REPLACED_AFTER_S, after which the known lines of the old file do not matter.
+    async with asyncio.timeout(8), aclosing(moving.batches()) as batches:
+        async for batch in batches:
+            assert not isinstance(batch, Trouble)
+            lines.extend(batch)
+            if lines[-1:] == ["line 10"]:
+                places.append(LogFile(HEAD, "new.out"))
+            if lines[-1:] == ["one"]:
+                break
+    assert lines == [*numbered(1, 10).splitlines(), "one"]
 
 
 async def test_lines_are_bounded_and_safe_for_a_terminal(

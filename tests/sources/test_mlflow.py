@@ -326,7 +326,7 @@ def test_report_of_a_recorded_run_becomes_an_artifact_of_its_mlflow_run(
     record("llama-ft")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.url)
     assert main(["report", "llama-ft", "--mlflow"]) == 1
-    assert f"MLflow at {server.url} has no run of run {RUN}" in capsys.readouterr().err
+    assert f"MLflow at {server.url} has no run for {RUN}" in capsys.readouterr().err
     said = server.script(TAGGED, RUN)
     [run_id] = [line.split()[1] for line in said.splitlines() if line.startswith("ID ")]
     assert main(["report", "llama-ft", "--mlflow", "-o", "md"]) == 0

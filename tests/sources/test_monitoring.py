@@ -192,6 +192,27 @@ def test_service_monitors_take_the_services_of_the_exporter_and_of_the_operator(
     assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
 
 
+@pytest.mark.parametrize(
+    ("labels", "runs"),
+    [
+        ({"nvidia.com/gpu.present": "true"}, True),
+        ({"kubernetes.azure.com/accelerator": "nvidia"}, True),
+        ({"karpenter.k8s.aws/instance-gpu-manufacturer": "nvidia"}, True),
+        ({"nvidia.com/gpu.present": "false"}, False),
+        ({"kubernetes.io/os": "linux"}, False),
+    ],
+)
+def test_exporter_runs_on_gpu_nodes_only(labels: dict[str, str], runs: bool) -> None:
+    daemon, _ = yaml.safe_load_all((FOLDER / "dcgm" / "exporter.yaml").read_text())
+    pod = daemon["spec"]["template"]["spec"]
+    assert "nodeSelector" not in pod, "it would have to match too"
+    affinity = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    wanted = [term["matchExpressions"] for term in affinity["nodeSelectorTerms"]]
+    assert {each["operator"] for term in wanted for each in term} == {"In"}
+    found = any(all(labels.get(e["key"]) in e["values"] for e in term) for term in wanted)
+    assert found is runs
+
+
 def test_exporter_has_the_fields_that_cockpit_and_the_dashboard_read() -> None:
     lines = (FOLDER / "dcgm" / "counters.csv").read_text().splitlines()
     fields = {line.partition(",")[0] for line in lines if not line.startswith("#")}

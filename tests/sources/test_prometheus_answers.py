@@ -14,8 +14,9 @@ import pytest
 
 from cockpit.model.cluster import DashboardRoute
 from cockpit.model.error import CockpitError, NotAllowedError, UnreachableError, UsageError
-from cockpit.model.event import SourceHealth
-from cockpit.sources.prometheus.api import Prometheus
+from cockpit.model.event import PastAlertsLoaded, SourceHealth
+from cockpit.model.tracking import RunRef
+from cockpit.sources.prometheus.api import Curve, Prometheus
 from cockpit.sources.prometheus.discovery import finder
 from cockpit.sources.prometheus.settings import PrometheusSettings, parse
 from cockpit.sources.prometheus.source import PrometheusSource
@@ -205,6 +206,53 @@ async def test_an_empty_answer_to_everything_is_a_server_without_anything_of_ray
             reported = await anext(events)
     assert isinstance(reported, SourceHealth)
     assert (reported.ok, reported.absent) == (True, True)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_past_alerts_are_asked_for_again_after_a_cut_and_not_after_a_refusal(
+    refused: bool,
+) -> None:
+    asked: list[str] = []
+
+    class Failing(Prometheus):
+        async def now_s(self) -> float:
+            return 1000.0
+
+        async def instant(self, query: str) -> tuple[Curve, ...]:
+            return ()
+
+        async def range(self, query: str, *span: object) -> tuple[Curve, ...]:
+            asked.append("alerts" if "ALERTS" in query else "history")
+            if asked == ["alerts"]:
+                raise AnswerError("too much", status=422) if refused else UnreachableError("cut")
+            return (Curve({"alertname": "Hung"}, (500.0,), (1.0,)),) if "ALERTS" in query else ()
+
+    async def runs() -> list[RunRef]:
+        return [RunRef("a", "digits", started_s=100.0, ended_s=900.0)]
+
+    now_s = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += 60.0
+        await asyncio.sleep(0)
+
+    source = PrometheusSource(
+        PrometheusSettings("http://p"),
+        runs,
+        open_client=Failing,
+        monotonic=lambda: now_s,
+        sleep=sleep,
+    )
+    loaded: list[PastAlertsLoaded] = []
+    async with asyncio.timeout(10), aclosing(source.events()) as events:
+        async for event in events:
+            if isinstance(event, PastAlertsLoaded):
+                loaded.append(event)
+            if asked.count("history") == 2:
+                break
+    assert asked.count("alerts") == (1 if refused else 2)
+    assert len(loaded) == (0 if refused else 1)
 
 
 def dashboard_of(server: RawServer) -> Dashboard:

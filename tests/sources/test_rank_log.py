@@ -60,6 +60,19 @@ async def test_the_log_is_that_of_the_newest_attempt_and_ends_with_the_run(
     assert (last.ok, last.absent) == (True, True)
 
 
+async def test_a_new_attempt_whose_ranks_are_not_placed_yet_is_waited_for(
+    fake: FakeDashboard, dashboard: Dashboard
+) -> None:
+    fake.write("new.out", "one\n")
+    restarting = json.loads(state("old.out", "new.out", over=False))
+    restarting["train_runs"][0]["attempts"][-1]["workers"] = []
+    over = state("old.out", "new.out", over=True)
+    fake.fail(RUNS, Fault(200, json.dumps(restarting)), Fault(200, over))
+    events = await told(rank_log_source(dashboard, 1))
+    assert [event.lines for event in events if isinstance(event, LogLines)] == [("one",)]
+    assert all(event.ok for event in events if isinstance(event, SourceHealth))
+
+
 @pytest.mark.parametrize(
     ("answer", "why"),
     [

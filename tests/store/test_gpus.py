@@ -105,7 +105,7 @@ def trained(sm: float, tensor: float, dram: float) -> Training:
     [
         ((30.0, 12.0, 20.0), "launch-bound"),
         ((80.0, 12.0, 75.0), "memory-bound"),
-        ((80.0, 1.0, 20.0), "no tensor cores"),
+        ((80.0, 1.0, 20.0), "tensor cores unused"),
         ((90.0, 60.0, 40.0), "compute-bound"),
     ],
 )

@@ -8,13 +8,14 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from cockpit.model.event import LogExcerpted, MetricsReported, RunSeen
+from cockpit.model.event import DrillInjected, LogExcerpted, MetricsReported, RunSeen
 from cockpit.model.run import Checkpoint, RunState
+from cockpit.store import run as run_module
 from cockpit.store.excerpt import Excerpt
-from cockpit.store.run import OLD_CHECKPOINTS, OLD_RANK_POINTS
+from cockpit.store.run import OLD_CHECKPOINTS, OLD_RANK_POINTS, PLACED_ATTEMPTS
 from cockpit.store.series import Series
 from cockpit.store.store import RUNS_IN_DETAIL, Store
-from tests.events import RUN, run_seen, tick
+from tests.events import DRILL, ONE, RUN, TWO, run_seen, started, tick
 
 TICKS = 400
 
@@ -57,6 +58,24 @@ def test_a_run_that_ends_again_downsamples_no_other() -> None:
     store.apply(again)
     store.apply(replace(again, at_s=9e6 + 1, state=RunState.FINISHED))
     assert {len(store.runs[run_id].ranks[1].curves["loss"]) for run_id in ended} == {TICKS}
+
+
+def test_old_attempts_of_a_crash_loop_share_placements_without_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_module, "PLACES_KEPT", 0)
+    store, count = Store(), 2 * PLACED_ATTEMPTS
+    store.apply(DrillInjected(at_s=1.0, source="user", drill=replace(DRILL, attempt=7)))
+    for number in range(1, count + 1):
+        store.apply(started(10.0 * number, number, ONE, TWO))
+    run = store.runs[RUN]
+    assert [*run.attempts] == [*range(1, count + 1)]
+    assert {tuple(p.rank for p in view.placements) for view in run.attempts.values()} == {(0, 1)}
+    placed = [number for number, view in run.attempts.items() if view.placements[0].node_id]
+    assert placed == [7, 8, *range(count - PLACED_ATTEMPTS + 1, count + 1)]
+    # Attempts 1 to 6 share one tuple, and those after the drill another one.
+    old = [view.placements for number, view in run.attempts.items() if number not in placed]
+    assert len({id(placements) for placements in old}) == 2
 
 
 def test_a_limited_series_keeps_its_newest_points_and_its_range() -> None:

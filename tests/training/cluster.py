@@ -106,10 +106,13 @@ def started() -> Iterator[Cluster]:
         token = directory / "token"
         token.touch(mode=0o600)
         token.write_text(secrets.token_hex(32))
+        temporary = directory / "tmp"  # killed ranks leave files in it
+        temporary.mkdir()
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("RAY_")},
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(token),
+            "TMPDIR": str(temporary),
             "RAY_raylet_start_wait_time_s": "120",  # instead of 30: other programs use the CPUs
         }
         host = subprocess.Popen(

@@ -31,8 +31,8 @@ def settings_of(folder: Path) -> TrainSettings:
     return replace(TrainSettings(), **{name: raw[name] for name in raw if name in known})
 
 
-def train(folder: Path, replica: int) -> None:
-    """Train as one replica, in a process of its own.
+def train(folder: Path, replica: int, host: str = "127.0.0.1") -> None:
+    """Train as one replica, in a process of its own, at this address of its host.
 
     `folder` has the settings, and the address of the quorum's server as a pickle. Appends a line of
     JSON to `replica-N.jsonl` for each step, and its output to `replica-N.log`.
@@ -75,7 +75,11 @@ def train(folder: Path, replica: int) -> None:
     ):
         result = loop.train(
             settings,
-            loop.Place(replica, "127.0.0.1", quorum),
+            loop.Place(replica, host, quorum),
             lambda: FolderCheckpoints(folder / "run", 0, 1),
         )
     lines.write(json.dumps({"result": result}) + "\n")
+
+
+if __name__ == "__main__":
+    train(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

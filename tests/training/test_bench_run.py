@@ -53,6 +53,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(folder / "run", done.stdout)
 
 
+@pytest.mark.slow
 def test_every_part_was_measured_and_reported(run: Run) -> None:
     assert run.results.failed == {}
     assert list(run.results.parts) == [part.name for part in PARTS if part.name != LAUNCHERS]
@@ -63,6 +64,7 @@ def test_every_part_was_measured_and_reported(run: Run) -> None:
         assert f"\n## {heading}\n" in report
 
 
+@pytest.mark.slow
 def test_two_ranks_took_part(run: Run) -> None:
     hosts = run.results.parts["environment"]["hosts"]
     assert [host["ranks"] for host in hosts] == [[0, 1]]
@@ -74,6 +76,7 @@ def test_two_ranks_took_part(run: Run) -> None:
     assert all(point["own_cores"] is enough for point in points)
 
 
+@pytest.mark.slow
 def test_every_way_of_saving_left_files_and_took_them_away_again(run: Run) -> None:
     methods = run.results.parts["checkpoints"]["methods"]
     assert len(methods) == 5
@@ -82,6 +85,7 @@ def test_every_way_of_saving_left_files_and_took_them_away_again(run: Run) -> No
     assert not list(run.folder.glob("saving-*"))
 
 
+@pytest.mark.slow
 def test_batches_grew_in_two_precisions(run: Run) -> None:
     found = run.results.parts["batches"]["batches"]
     for precision in ("fp32", "bf16"):
@@ -89,6 +93,7 @@ def test_batches_grew_in_two_precisions(run: Run) -> None:
         assert sizes[:4] == [1, 2, 4, 8]
 
 
+@pytest.mark.slow
 def test_the_trace_holds_the_operations_of_the_loop(run: Run) -> None:
     with gzip.open(run.folder / "trace.json.gz") as stream:
         events = json.load(stream)["traceEvents"]
@@ -98,6 +103,7 @@ def test_the_trace_holds_the_operations_of_the_loop(run: Run) -> None:
     assert run.results.parts["profile"]["operations"]
 
 
+@pytest.mark.slow
 def test_the_targets_code_ran_with_small_models(run: Run) -> None:
     found = run.results.parts["targets"]
     assert found["promised"] is False
@@ -106,6 +112,7 @@ def test_the_targets_code_ran_with_small_models(run: Run) -> None:
     assert found["tokens_per_s"]["median"] > 0
 
 
+@pytest.mark.slow
 def test_the_notebook_reads_what_was_measured(run: Run) -> None:
     text = execute(run.folder / "notebook.ipynb")
     assert "all_reduce" in text

@@ -76,6 +76,8 @@ def test_a_job_and_its_settings_can_be_listed(item: Job) -> None:
     ("name", "flag", "value"),
     [
         ("baseline", "--max-restarts", "-1"),
+        ("baseline", "--seed", "-1"),
+        ("baseline", "--split-seed", "-1"),
         ("baseline", "--sequence-length", "0"),
         ("baseline", "--prefetch", "0"),
         ("ddp", "--num-to-keep", "0"),

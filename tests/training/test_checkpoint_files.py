@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from contextlib import nullcontext
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import torch
 from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
 from training.checkpoint import rank_part
+from training.checkpoint.filesystem import COPY, temporary_directory
 from training.checkpoint.manifest import DAMAGED, Damaged, check
 from training.checkpoint.restore import Whole, newest_whole
 from training.checkpoint.snapshot import snapshot
@@ -152,6 +156,41 @@ def test_a_kill_in_the_midst_of_writing_leaves_nothing_that_passes_for_whole(
         rank_part.write(Dying(), str(tmp_path / "c"), states, rank=0, world_size=1, step=1)
     with pytest.raises(Damaged, match="rank 0 did not finish its part"):
         check(tmp_path / "c")
+
+
+def test_copies_that_killed_processes_have_left_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("training.checkpoint.filesystem.gettempdir", lambda: str(tmp_path))
+    left, young = tmp_path / f"{COPY}a", tmp_path / f"{COPY}b"
+    left.mkdir()
+    young.mkdir()
+    os.utime(left, (0, 0))
+    with temporary_directory() as own:
+        assert own.is_dir()
+        assert (left.exists(), young.exists()) == (False, True)
+        in_use = own.rename(tmp_path / own.name)
+        os.utime(in_use, (0, 0))
+        with temporary_directory():
+            assert in_use.is_dir(), "its process lives"
+        in_use.rename(own)
+    assert not own.exists()
+
+
+def test_full_disk_is_an_os_error_though_torch_raises_another_one(tmp_path: Path) -> None:
+    class FullStream(BytesIO):
+        def write(self, data: Any) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    class Full(LocalFileSystem):  # type: ignore[misc]
+        def create_dir(self, path: str) -> None:
+            pass
+
+        def open_output_stream(self, path: str) -> BytesIO:
+            return FullStream()
+
+    with pytest.raises(OSError, match="No space left"):
+        rank_part.write(Full(), str(tmp_path / "c"), {"a.pt": {}}, rank=0, world_size=1, step=1)
 
 
 def test_a_rank_that_never_finished_its_part_leaves_the_checkpoint_unused(tmp_path: Path) -> None:

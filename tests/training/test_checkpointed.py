@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -77,11 +77,16 @@ def test_a_step_takes_no_less_than_the_shortest_time_set(
 
 
 def losses_of(
-    settings: Settings, directory: Path, patch: pytest.MonkeyPatch, die_at: int = 0
+    settings: Settings,
+    directory: Path,
+    patch: pytest.MonkeyPatch,
+    die_at: int = 0,
+    on_step: Callable[[], None] = lambda: None,
 ) -> dict[int, float]:
     losses: dict[int, float] = {}
 
     def step(*, loss: float, step: int = 0, **_: Any) -> None:
+        on_step()
         if step == die_at and die_at:
             raise Killed
         losses[step] = float(loss)
@@ -153,6 +158,7 @@ def test_examples_to_evaluate_on_that_do_not_go_round_are_missed_before_the_firs
     assert rank.reports == []
 
 
+@pytest.mark.slow
 def test_complete_run_classifies_97_percent_of_held_out_digits(tmp_path: Path) -> None:
     rank = Reported(tmp_path)
     result = train(Settings(workers=1, epochs=12, width=32), rank)

@@ -79,7 +79,7 @@ def test_kill_during_a_copy_and_a_flipped_bit_leave_the_last_whole_step(
         assert_same(run, smooth)
         held = [started.memory(node) for node in ("a", "b")]
     assert held[0] == held[1], "each node has its own shard and the other's"
-    assert list(tmp_path.glob("checkpoint-*")) == []
+    assert list(tmp_path.glob("cockpit-restored-*")) == []
 
 
 def test_two_lost_nodes_resume_from_the_storage_and_report_it(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from training.jobs import elastic, fsdp2, missing_resources
+from training.jobs import elastic, fault_tolerant, fsdp2, missing_resources
 from training.jobs.fit import check_losses, fit
 from training.jobs.missing_resources import Room
-from training.jobs.placement import Placement, scaling
+from training.jobs.placement import Placement, per_node, scaling
 
 FOUR = Room("CPU", most=4, free=4)
 
@@ -97,6 +97,11 @@ def test_half_a_cpu_here_and_half_a_cpu_there_are_none(monkeypatch: pytest.Monke
     assert missing_resources.room("CPU") == Room("CPU", most=3, free=0)
 
 
+def test_five_ranks_with_a_fifth_of_a_cpu_fit_into_one() -> None:
+    assert per_node({"CPU": 0.2}, {"CPU": 1.0}, strict_spread=False) == 5
+    assert per_node({"CPU": 0.1}, {"CPU": 0.3}, strict_spread=False) == 3
+
+
 def test_reserved_resources_are_counted_by_node(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes: list[Any] = [Node("a", 4), Node("b", 3)]
     nodes[0].resources["memory"] = nodes[1].resources["memory"] = 6 * 2**30
@@ -174,3 +179,12 @@ def test_an_elastic_run_reports_what_becomes_of_batch_and_learning_rate() -> Non
         "3 of 4 workers: a step has up to 64 examples as with all of them, up to 22 instead of 16 "
         "a micro-batch of each, and the learning rate stays as it is"
     )
+
+
+@pytest.mark.parametrize(
+    "setting", [{"model": "gpt-tiny", "attention": "math"}, {"bucket_mb": 1}], ids=str
+)
+def test_what_replicas_do_not_have_is_refused(setting: dict[str, Any]) -> None:
+    *_, name = setting
+    with pytest.raises(SystemExit, match=f"fault_tolerant does not support {name}: leave it out"):
+        fault_tolerant.check(fault_tolerant.Settings(**setting))

@@ -47,6 +47,20 @@ class Kept:
 kept = Kept.options(name="kept", lifetime="detached", get_if_exists=True).remote()
 print("KEPT", *ray.get(kept.call.remote()), flush=True)
 """
+HOLDERS = """
+import sys, time
+from pathlib import Path
+import ray
+from training.checkpoint.memory.on_ray import RayHolders, keeping, node_id
+
+ray.init(namespace="test", log_to_driver=False, _node_ip_address=sys.argv[1])
+with keeping("kept"):
+    before = RayHolders("kept").of(node_id())
+    print("HELD", flush=True)
+    while not Path(sys.argv[2]).exists():
+        time.sleep(0.1)
+    print("SAME", RayHolders("kept").of(node_id()) == before, flush=True)
+"""
 JOB = ["-m", "training.jobs.checkpointed", "--workers", "1", "--model", "mlp", "--width", "8"]
 LENGTH = ["--epochs", "1000", "--min-step-s", "0.02", "--checkpoint-every-steps", "20"]
 
@@ -189,3 +203,15 @@ def test_node_and_its_actor_survive_the_head_and_a_resubmitted_run_resumes(
     line = cluster.wait_for("second.log", r"resumed at step \d+")
     print(f"{line}, {time.monotonic() - killed_s:.1f} s after the head was killed")
     assert int(line.split()[-1]) >= 20
+
+
+def test_checkpoints_in_memory_survive_the_head_if_the_driver_is_on_another_node(
+    cluster: Cluster,
+) -> None:
+    is_back = cluster.directory / "is-back"
+    cluster.program([sys.executable, "-c", HOLDERS, WORKER, str(is_back)], "holders.log")
+    cluster.wait_for("holders.log", "HELD")
+    kill(cluster.nodes[HEAD])
+    cluster.start(HEAD)
+    is_back.touch()
+    assert cluster.wait_for("holders.log", "SAME .*") == "SAME True"

@@ -26,7 +26,7 @@ from training.checkpoint.memory.shard import (
     pack,
     unpack,
 )
-from training.checkpoint.memory.slots import SLOTS, Entry, Slots
+from training.checkpoint.memory.slots import SLACK_BYTES, SLOTS, Entry, Slots
 from training.connection import Address, NoAnswer, connected
 from training.free_memory import free_bytes
 from training.stop import Stop
@@ -135,7 +135,7 @@ def test_slot_of_the_two_newest_steps_is_never_written() -> None:
         begun = slots.begin(1, 0, 64)
         assert begun.entry is None
         assert steps(slots)[-2:] == [(1, max(1, step - 1)), (1, step)][-min(step, 2) :]
-    assert slots.size_bytes == SLOTS * 64
+    assert slots.size_bytes == SLOTS * (64 + SLACK_BYTES)
 
 
 def test_step_that_an_attempt_resumed_from_is_kept_until_a_newer_one_is_whole() -> None:
@@ -149,15 +149,25 @@ def test_step_that_an_attempt_resumed_from_is_kept_until_a_newer_one_is_whole() 
     assert steps(slots) == [(1, 8), (2, 9), (2, 10)]
     written(slots, 2, 11)
     assert steps(slots) == [(2, 9), (2, 10), (2, 11)], "all nodes have step 9"
-    assert slots.size_bytes == SLOTS * 64
+    assert slots.size_bytes == SLOTS * (64 + SLACK_BYTES)
 
 
 def test_larger_shard_gets_a_larger_slot() -> None:
     slots = Slots()
     for step in (1, 2, 3):
         written(slots, 1, step)
-    assert slots.begin(1, 0, 4096).capacity == 4096
+    larger = 64 + SLACK_BYTES + 1
+    assert slots.begin(1, 0, larger).capacity == larger + SLACK_BYTES
     assert steps(slots) == [(1, 2), (1, 3)]
+
+
+def test_shard_that_grows_by_some_bytes_needs_no_more_memory() -> None:
+    slots = Slots()
+    for step in (1, 2, 3):
+        written(slots, 1, step)
+    before = slots.size_bytes
+    assert slots.begin(1, 0, 64 + 1_300).capacity == 64 + SLACK_BYTES
+    assert slots.size_bytes == before
 
 
 def at(node: str) -> Address:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from cockpit.insight.detectors import stuck_start
 from cockpit.model.run import RunState
 from tests.training.cluster import Cluster, drive
 from training.telemetry.head import metrics
+from training.telemetry.head.aggregator import Aggregator
 from training.telemetry.head.metrics import Meter
 from training.telemetry.ray_train.end_reason import lacking
 from training.telemetry.wire import AttemptEnd, AttemptStart, Report, Run, Steps, Worker
@@ -88,6 +90,28 @@ def test_values_are_set_again_because_ray_drops_those_that_are_not(made: Made) -
     assert after["cockpit_train_running"] == {("ab", "digits"): 0.0}
     meter.wrote(Run(run="ab", name="digits", state="FINISHED"))
     assert exported_after(10.0) == {}
+
+
+def test_records_after_the_end_of_a_run_do_not_bring_its_gauges_back(made: Made) -> None:
+    clock = Clock()
+    meter = Meter(Fake, Fake, clock)
+    meter.wrote(Run(run="ab", state="RUNNING"))
+    meter.wrote(Run(run="ab", state="FINISHED"))
+    for series in made.values():
+        series.clear()
+    meter.tick("ab", [steps(0)])
+    meter.wrote(Report(run="ab", attempt=1, checkpoint="/c"))
+    meter.wrote(AttemptEnd(run="ab", attempt=1))
+    assert made["cockpit_train_reports"] == made["cockpit_train_checkpoints"] == {("ab", ""): 1.0}
+    assert not made["cockpit_train_step"]
+    for series in made.values():
+        series.clear()
+    clock.s += 10
+    meter.refresh()
+    assert not any(made.values())
+    meter.wrote(Run(run="ab", state="INITIALIZING"))
+    meter.tick("ab", [steps(0)])
+    assert made["cockpit_train_step"] == {("ab", "", "0"): 7.0}, "another driver continues it"
 
 
 def test_a_small_world_has_series_by_rank(made: Made) -> None:
@@ -189,6 +213,58 @@ def test_gauges_are_not_set_more_often_than_ray_exports(made: Made) -> None:
     clock.s += 1
     meter.tick("ab", [steps(0, 3)])
     assert made["cockpit_train_step"][("ab", "", "0")] == 3
+
+
+def test_first_ranks_of_a_large_world_do_not_stay_as_series_of_their_own(made: Made) -> None:
+    """Their last step would seem to be that of its start: the alert `silent-rank`."""
+    clock, series = Clock(), made["cockpit_train_step_timestamp_seconds"]
+    meter = Meter(Fake, Fake, clock, full_ranks=256, every_s=5.0)
+    meter.tick("ab", [steps(rank) for rank in range(3)])
+    assert set(series) == {("ab", "", "0"), ("ab", "", "1"), ("ab", "", "2")}
+    clock.s += 5
+    meter.tick("ab", [steps(rank) for rank in range(1000)])
+    series.clear()
+    made["cockpit_train_loss"].clear()
+    clock.s += 5
+    meter.refresh()
+    assert set(series) == {("ab", "", "max")}
+    assert set(made["cockpit_train_loss"]) == {("ab", "", name) for name in ("min", "mean", "max")}
+
+
+def test_number_that_a_rank_no_longer_reports_is_not_set_again(made: Made) -> None:
+    """Its GPU is lost: the last power is not that of now."""
+    clock, power = Clock(), made["cockpit_train_gpu_power_watts"]
+    meter = Meter(Fake, Fake, clock, every_s=5.0)
+    meter.tick("ab", [steps(0), steps(1)])
+    clock.s += 5
+    meter.tick("ab", [replace(steps(0), gpu_power_w=None), steps(1)])
+    power.clear()
+    clock.s += 5
+    meter.refresh()
+    assert power == {("ab", "", "1"): 300.0}
+
+
+def test_after_a_restart_the_gauges_are_those_of_before_and_nothing_is_counted_again(
+    made: Made, tmp_path: Path
+) -> None:
+    path, key = tmp_path / "s.jsonl", ("ab", "digits")
+    killed = Aggregator(path, tick_s=3600)
+    killed.write(1.0, Run(run="ab", name="digits", state="RUNNING"))
+    killed.write(2.0, AttemptStart(run="ab", attempt=1, workers=(Worker(rank=0), Worker(rank=1))))
+    for t in (5.0, 9.0):
+        killed.write(t, Report(run="ab", attempt=1, checkpoint="/c"))
+    killed.close()
+    restarted = Aggregator(path, tick_s=3600, meter=Meter(Fake, Fake))
+    restarted.push("ab", [steps(0)])
+    restarted.close()
+    assert made["cockpit_train_loss"] == {(*key, "0"): 0.0}
+    assert made["cockpit_train_running"] == {key: 1}
+    assert made["cockpit_train_world_size"] == {key: 2}
+    assert made["cockpit_train_attempt_timestamp_seconds"] == {key: 2.0}
+    assert made["cockpit_train_checkpoint_timestamp_seconds"] == {key: 9.0}
+    assert made["cockpit_train_checkpoint_interval_seconds"] == {key: 4.0}
+    for counted in ("attempts", "reports", "checkpoints"):
+        assert made[f"cockpit_train_{counted}"] == {}
 
 
 SERVED = """

@@ -34,7 +34,7 @@ from training.serving.registry import NoModel, Registered, source
 from training.serving.server import Server, Serving, logits_of
 from training.serving.weights import Run
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "temporary_folder")
 
 CPU = torch.device("cpu")
 NAME = "digits"
@@ -144,6 +144,16 @@ def test_best_checkpoint_is_a_model_version_with_signature_that_serve_loads_and_
     trained(tmp_path, run_name="worse", max_steps=1)
     assert "registered" not in capsys.readouterr().out
     assert len(client.search_model_versions(f"name='{NAME}'")) == 2
+
+    # Under another name it makes one.
+    for _ in range(2):
+        trained(tmp_path, run_name="worse", max_steps=1, register_as="other")
+    [other] = client.search_model_versions("name='other'")
+    assert (other.run_id, other.tags["step"]) == (
+        client.get_model_version(NAME, "2").run_id,
+        "1",
+    )
+    assert "logged the model" not in capsys.readouterr().out
 
     run = client.get_run(str(first.run_id))
     assert run.data.tags["cockpit.model_step"] == first.tags["step"]

@@ -91,3 +91,19 @@ def test_a_report_that_was_begun_before_the_listener_was_there_leaves_the_next_o
     reported = phases.wrote(saved)
     assert isinstance(reported, Report)
     assert reported.checkpoint_took_s == 2.0
+
+
+def test_many_runs_at_once_are_each_running_once(phases: Phases) -> None:
+    """A search, whose trials are runs."""
+    first = [phase(phases.runs(f"r{number}", 1)) for number in range(200)]
+    assert set(first) == {"running"}
+    assert not any(phases.runs(f"r{number}", 1) for number in range(200))
+
+
+def test_a_run_that_goes_on_is_not_forgotten_for_newer_ones(
+    phases: Phases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("training.telemetry.ray_train.phases._ATTEMPTS_KEPT", 10)
+    for number in range(50):
+        phases.runs(f"short{number}", 1)
+        assert phase(phases.runs("long", 1)) == ("" if number else "running")

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -208,51 +209,119 @@ def starts(monkeypatch: pytest.MonkeyPatch, environment: dict[str, Any], **of_jo
     RecoveryCallback().after_controller_start(context)
 
 
-def test_each_rank_has_two_spares_once_its_node_has_a_process_of_the_run(
+class Started:
+    """What a controller sees of nodes on which spares start, and the spares that it asks for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *nodes: str) -> None:
+        self.now_s = 0.0
+        self.asked, self.kept = Counter[str](), Counter[str]()
+        self.announced = dict[str, list[bool]]()
+        self.starting: dict[str, tuple[float, int]] = {}
+        listed = [Node(name, "127.0.0.1", 1, {"CPU": 4.0}) for name in nodes]
+        listed.append(Node("head", "127.0.0.1", 1, {}))
+        monkeypatch.setattr(threading, "Thread", lambda **_: type("T", (), {"start": int})())
+        monkeypatch.setattr(time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(libraries, "announced", lambda: deepcopy(self.announced))
+        monkeypatch.setattr(spares, "alive", lambda: listed)
+        monkeypatch.setattr(spares, "_ask", lambda node, env: self.asked.update([node.id]))
+
+    def of_an_attempt(self) -> spares.Spares:
+        return spares.Spares([object(), object()], {"CPU": 1.0}, self.kept, self.starting, True)
+
+    def check(self, group: spares.Spares, times: int, *, starts: bool = True) -> None:
+        """`starts`: a fork that was asked for has started when the next check comes."""
+        for _ in range(times):
+            before = self.asked.copy()
+            group._check(spares.Loaded("{}", ["torch"]))
+            for node in (self.asked - before) if starts else ():
+                self.announced.setdefault(node, []).append(True)
+
+
+def test_each_rank_has_a_spare_at_once_and_a_second_one_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked, announced, now_s = Counter[str](), dict[str, bool](), [0.0]
-    monkeypatch.setattr(threading, "Thread", lambda **_: type("T", (), {"start": int})())
-    monkeypatch.setattr(libraries, "announced", lambda: dict(announced))
-    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
-    listed = [Node(name, "127.0.0.1", 1, {"CPU": 4.0}) for name in "ab"]
-    listed.append(Node("head", "127.0.0.1", 1, {}))
-    monkeypatch.setattr(spares, "alive", lambda: listed)
-    monkeypatch.setattr(spares, "_ask", lambda node, env: asked.update([node.id]))
-    kept = Counter(b=3)
-    announced.update(b=True)
+    run = Started(monkeypatch, "a", "b")
+    run.announced["b"] = [True, True]  # the ranks themselves
+    run.kept["b"] = 1
+    group = run.of_an_attempt()
+    run.check(group, 5)
+    assert run.asked == {"a": 2, "b": 1}
+    run.now_s = 31.0
+    run.check(group, 5)
+    assert run.asked == {"a": 4, "b": 3}
+    assert run.kept == {"a": 4, "b": 4}
+    run.kept["a"], run.kept["b"] = 1, 3  # a restart has used four
+    group = run.of_an_attempt()
+    run.check(group, 5)
+    assert run.asked == {"a": 5, "b": 3}, "the next attempt begins with one for each rank, too"
+    run.now_s = 62.0
+    run.check(group, 5)
+    assert run.kept == {"a": 4, "b": 4}
 
-    def check(group: spares.Spares, times: int) -> None:
-        for _ in range(times):
-            group._check(spares.Loaded("{}", ["torch"]))
 
-    group = spares.Spares([object(), object()], {"CPU": 1.0}, kept, fork=True)
-    check(group, 3)
-    assert asked == {"a": 1, "b": 1}, "a starts its fork server, and b had three of four"
-    now_s[0] = 61.0
-    check(group, 3)
-    assert asked == {"a": 2, "b": 1}, "after a minute it is asked for again"
-    announced.update(a=True)
-    check(group, 6)
-    assert asked == {"a": 5, "b": 1}
-    kept["b"] -= 1
-    check(spares.Spares([object(), object()], {"CPU": 1.0}, kept, fork=True), 3)
-    assert asked == {"a": 5, "b": 2}
-    assert kept == {"a": 4, "b": 4}
+def test_next_spare_is_asked_for_when_the_last_one_has_started_or_was_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Started(monkeypatch, "a")
+    group = run.of_an_attempt()
+    run.check(group, 3, starts=False)
+    assert run.asked == {"a": 1}
+    run.announced["a"] = [True]
+    run.check(group, 3, starts=False)
+    assert run.asked == {"a": 2}
+    run.now_s = 61.0
+    run.check(group, 3, starts=False)
+    assert (run.asked, run.kept) == ({"a": 3}, {"a": 2}), "the second request was dropped"
+    run.announced["a"] += [True]
+    run.check(group, 3)
+    assert run.kept == {"a": 4}
+
+
+def test_request_that_was_dropped_during_a_restart_is_repeated_in_the_next_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Started(monkeypatch, "a")
+    run.check(run.of_an_attempt(), 1, starts=False)
+    run.now_s = 61.0
+    run.check(run.of_an_attempt(), 3, starts=False)
+    assert (run.asked, run.kept) == ({"a": 2}, {"a": 1})
+
+
+def test_check_that_a_restart_interrupts_asks_no_further_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Started(monkeypatch, "a", "b")
+    group = run.of_an_attempt()
+
+    def ask(node: Node, _: str) -> None:
+        run.asked[node.id] += 1
+        group.stop()  # the controller does it while the node does not answer
+
+    monkeypatch.setattr(spares, "_ask", ask)
+    run.check(group, 1)
+    assert run.asked == run.kept == {"a": 1}
+
+
+def test_ranks_that_do_not_meet_have_used_their_spares() -> None:
+    callback = RecoveryCallback()
+    callback._has_hook = True
+    callback._kept.update(a=2, b=1)
+    worker = type("Worker", (), {"metadata": type("Metadata", (), {"node_id": "a"})})
+    callback.after_worker_group_start(type("Group", (), {"get_workers": lambda self: [worker]})())
+    assert callback._kept == {"a": 1, "b": 1}
 
 
 def test_node_without_memory_for_a_fork_server_has_one_spare_for_each_rank(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    kept = Counter[str]()
-    monkeypatch.setattr(threading, "Thread", lambda **_: type("T", (), {"start": int})())
-    monkeypatch.setattr(libraries, "announced", lambda: {"a": False})
-    monkeypatch.setattr(spares, "alive", lambda: [Node("a", "127.0.0.1", 1, {"CPU": 4.0})])
-    monkeypatch.setattr(spares, "_ask", lambda node, env: None)
-    group = spares.Spares([object(), object()], {"CPU": 1.0}, kept, fork=True)
+    run = Started(monkeypatch, "a")
+    run.announced["a"] = [False]
+    group = run.of_an_attempt()
+    run.now_s = 31.0
     for _ in range(6):
-        group._check(spares.Loaded("{}", ["torch"]))
-    assert kept == {"a": 2}
+        run.check(group, 1, starts=False)
+        run.announced["a"].append(False)
+    assert run.kept == {"a": 2}
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 
 import pytest
 import torch
@@ -90,7 +93,11 @@ def test_a_rank_reports_once_how_it_ended(agent: Relay, sink: Slow) -> None:
     line.close()
     eventually(lambda: not agent._seated)
     message = events(agent)
-    assert message == [Ended(3, "ValueError: no"), AttemptStarted((), 1), Ended(3, DIED)]
+    assert message == [
+        Ended(3, "ValueError: no", 103),
+        AttemptStarted((), 1),
+        Ended(3, DIED, 103),
+    ]
 
 
 def test_a_death_is_received_before_the_next_begins_though_its_records_are_under_way(
@@ -104,12 +111,12 @@ def test_a_death_is_received_before_the_next_begins_though_its_records_are_under
     line.close()
     again = begun(agent, 3)
     assert again.request(AttemptStarted(())) == 1
-    assert events(agent) == [Ended(3, DIED), AttemptStarted((), 1)]
+    assert events(agent) == [Ended(3, DIED, 103), AttemptStarted((), 1)]
     sink.arrived.set()
     again.send_message(Ended(3, ""))
     again.close()
     eventually(lambda: not agent._seated)
-    assert events(agent) == [Ended(3, "")]
+    assert events(agent) == [Ended(3, "", 103)]
     eventually(lambda: len(sink.sent) == 49)
 
 
@@ -124,4 +131,45 @@ def test_a_rank_that_stops_itself_has_not_failed(
     eventually(lambda: not agent._seated)
     (began, ended) = events(agent)
     assert isinstance(began, AttemptStarted)
-    assert ended == Ended(0, "")
+    assert ended == Ended(0, "", os.getpid())
+
+
+def test_an_agent_that_had_too_many_open_files_accepts_the_next_rank(
+    agent: Relay, sink: Slow, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink.arrived.set()
+    monkeypatch.setattr(relay, "FULL_S", 0.01)
+    accept, failed = agent._listener.accept, threading.Event()
+
+    def full() -> Connection:
+        if not failed.is_set():
+            failed.set()
+            raise OSError(errno.EMFILE, "Too many open files")
+        return accept()
+
+    begun(agent, 2).close()  # the thread waits for the next one in the listener's own method
+    monkeypatch.setattr(agent._listener, "accept", full)
+    begun(agent, 3).close()
+    assert failed.wait(10)
+    line = RelayClient(agent.address)
+    line.send_message(Hello(4, 0, 104))  # type: ignore[arg-type]
+    assert line._connection.poll(10), "it is answered"
+    line.close()
+
+
+def test_a_rank_that_dies_before_it_is_answered_has_ended(agent: Relay, sink: Slow) -> None:
+    sink.arrived.set()
+    seat, is_gone = agent._seat, threading.Event()
+
+    def late(message: Hello) -> Worker:
+        is_gone.wait(10)
+        return seat(message)
+
+    agent._seat = late
+    line = RelayClient(agent.address)
+    line.send_message(Hello(3, 0, 103))  # type: ignore[arg-type]
+    eventually(lambda: bool(agent._seated))
+    line.close()
+    is_gone.set()
+    eventually(lambda: not agent._seated)
+    assert events(agent) == [Ended(3, DIED, 103)]

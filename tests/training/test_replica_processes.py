@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import pickle
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -15,14 +20,17 @@ from typing import Any
 import pytest
 import torch
 
+from tests.host_spaces import ROOT, HostSpace, host_spaces
 from tests.training import replica_process
 from tests.training.ranks import FORKED
 from tests.training.runs import few, ran
 from training.loop.settings import TrainSettings
 from training.loop.world import World
 from training.parallel.single_device import whole
+from training.replicas.client import QuorumClient
+from training.replicas.gradient_sum import GradientSum, SumFailed
 from training.replicas.membership import Quorum
-from training.replicas.server import QuorumServer
+from training.replicas.server import LOST_S, QuorumServer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -40,6 +48,8 @@ SETTINGS = TrainSettings(
 LIMIT_S = 600.0
 STOP_S = 2.0
 """How long the death of a replica may stop the others."""
+FORM_S = 5.0
+"""How long those that are left may take to form another group."""
 
 
 @dataclass
@@ -54,6 +64,14 @@ class Replicas:
         self.held.callback(process.join)
         self.held.callback(process.kill)
         return process
+
+    def start_on(self, host: HostSpace, replica: int) -> None:
+        argv = ["-m", "tests.training.replica_process", str(self.folder), str(replica)]
+        process = subprocess.Popen(
+            [*host.enter(), sys.executable, *argv, host.sshd.address], cwd=ROOT
+        )
+        self.held.callback(process.wait)
+        self.held.callback(process.kill)
 
     def lines(self, replica: int) -> list[dict[str, Any]]:
         path = self.folder / f"replica-{replica}.jsonl"
@@ -76,12 +94,12 @@ class Replicas:
 
 
 @contextmanager
-def replicas(folder: Path) -> Iterator[Replicas]:
+def replicas(folder: Path, host: str = "127.0.0.1") -> Iterator[Replicas]:
     (folder / "settings.json").write_text(json.dumps(asdict(SETTINGS)))
     quorums: list[Quorum] = []
     with (
         ExitStack() as held,
-        QuorumServer(REPLICAS, SETTINGS.timeout_s, on_change=quorums.append) as server,
+        QuorumServer(REPLICAS, SETTINGS.timeout_s, host, quorums.append) as server,
     ):
         (folder / "quorum.pickle").write_bytes(pickle.dumps(server.address))
         yield Replicas(folder, quorums, held)
@@ -195,3 +213,37 @@ def test_result_is_that_of_the_saved_model_on_every_replica(
     assert results[0]["epoch"] == SETTINGS.epochs
     last = [line["loss"] for line in run.steps(1)][-len(run.steps(1)) // SETTINGS.epochs :]
     assert results[0]["loss"] == pytest.approx(sum(last) / len(last))
+
+
+def test_sum_fails_when_a_member_is_lost_that_closes_no_connection_to_the_others() -> None:
+    with (
+        QuorumServer(2, SETTINGS.timeout_s) as server,
+        QuorumClient(server.address, 0) as left,
+        QuorumClient(server.address, 1) as lost,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        first, _ = pool.map(lambda client: client.join("host:1"), (left, lost))
+        sums = [GradientSum(client, 20.0) for client in (left, lost)]
+        list(pool.map(lambda one: one.form(first.quorum), sums))
+        waiting = pool.submit(sums[0].add, torch.ones(1_000))
+        lost._socket.shutdown(socket.SHUT_RDWR)  # its gloo connections stay open
+        with pytest.raises(SumFailed):
+            waiting.result(timeout=10.0)
+
+
+@pytest.mark.slow
+@pytest.mark.timed
+def test_host_that_loses_its_power_stops_the_others_for_some_seconds() -> None:
+    with (
+        host_spaces("host-0", "host-1", "host-2") as network,
+        replicas(network.shared, network.machine) as run,
+    ):
+        for replica, host in enumerate(network.hosts):
+            run.start_on(host, replica)
+        run.wait(lambda: any(line["step"] >= 15 for line in run.steps(1)))
+        step = run.steps(1)[-1]["step"]
+        network.hosts[0].unplug()
+        run.wait(lambda: min(run.steps(left)[-1]["step"] for left in (1, 2)) >= step + 10)
+        for replica in (1, 2):
+            times = [line["t"] for line in run.steps(replica) if line["step"] >= step]
+            assert max(after - before for before, after in pairwise(times)) < LOST_S + FORM_S

@@ -14,7 +14,9 @@ from ray.train.v2._internal.state import schema, state_manager
 from training.telemetry.callback import TelemetryCallback, _list_without_uuids
 from training.telemetry.head.outbox import ActorOutbox
 from training.telemetry.ray_train import replicas
+from training.telemetry.ray_train.checkpoint_size import Sizes
 from training.telemetry.ray_train.lifecycle import Lifecycle
+from training.telemetry.settings import FINAL_FLUSH_TIMEOUT_S, FLUSH_TIMEOUT_S
 from training.telemetry.wire import (
     AttemptEnd,
     Body,
@@ -150,6 +152,22 @@ def test_attempt_of_a_run_without_replicas_ends_with_any_rank(
     callback._has_replicas = False
     pass_through(callback, state("RUNNING"), state("RESTARTING", WorkersFailed(1)))
     assert len(outbox.of(AttemptEnd)) == 1
+
+
+def test_slow_storage_delays_the_end_of_a_run_longer_than_a_restart(
+    callback: TelemetryCallback,
+) -> None:
+    waited: list[float] = []
+    callback._sizes = cast(Sizes, SimpleNamespace(drain=waited.append))
+    callback._has_replicas = False
+    pass_through(callback, state("RUNNING"), state("RESTARTING", WorkersFailed(1)))
+    assert callback._lifecycle is not None
+    callback._lifecycle.attempt_starts([Worker(rank=0)])
+    ends = state("SHUTTING_DOWN")
+    ends.next_state = state("FINISHED")
+    ends.next_state._state_type.is_terminal = True
+    pass_through(callback, state("RUNNING"), ends)
+    assert waited == [FLUSH_TIMEOUT_S, FINAL_FLUSH_TIMEOUT_S]
 
 
 def test_new_process_of_a_rank_reports_in_the_same_attempt(

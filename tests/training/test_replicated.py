@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -133,6 +134,10 @@ def test_accumulation_of_three_in_one_process_is_a_batch_three_times_as_large(
     assert farthest(one, small) < 5e-6
 
 
+def test_reported_loss_is_the_mean_over_the_ranks(one: Learnt, two: dict[str, Learnt]) -> None:
+    assert two["plain"].loss == pytest.approx(one.loss, rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("hook", "loss"),
     [
@@ -163,6 +168,16 @@ def test_hosts_that_do_not_divide_the_ranks_are_refused_before_anything_is_built
         hooks.check(replace(SETTINGS, hierarchical=3), four)
     with pytest.raises(Stop, match="not with powersgd"):
         hooks.check(replace(SETTINGS, hierarchical=2, comm_hook="powersgd"), four)
+
+
+def test_powersgd_is_refused_with_a_loss_scale_whose_overflow_it_would_keep() -> None:
+    two = World(0, 2, 0, torch.device("cpu"))
+    scaled = replace(SETTINGS, comm_hook="powersgd", precision="fp16")
+    ddp = Mock()
+    with pytest.raises(Stop, match=r"not go with the loss scale of precision=fp16: take"):
+        hooks.install(ddp, scaled, two)
+    hooks.install(ddp, replace(scaled, precision="bf16"), two)
+    assert ddp.register_comm_hook.call_count == 1
 
 
 def test_one_rank_sends_nothing_with_any_hook(tmp_path: Path) -> None:

@@ -157,3 +157,15 @@ def test_a_resume_that_rounds_its_first_step_in_another_way_reports_it() -> None
     assert "rounds the first step" in not_exact(recorded, two)
     assert not_exact(recorded, alone("false")) == ""
     assert not_exact(replace(recorded, accumulate=1), two) == ""
+
+
+def test_an_average_that_was_saved_is_left_out_when_none_is_wanted_any_more(tmp_path: Path) -> None:
+    learn(alone("false"), tmp_path, replace(SMALL, ema_decay=0.9, max_steps=1))
+    assert sorted(learn(alone("false"), tmp_path, replace(SMALL, max_steps=2))) == [2]
+    assert saved(tmp_path, "average.pt") == {}
+
+
+def test_a_resume_of_more_than_two_ranks_does_not_claim_to_be_exact() -> None:
+    two, three = (World(0, size, 0, torch.device("cpu")) for size in (2, 3))
+    assert not_exact(SMALL, two) == ""
+    assert "round the sums of the first step in another order" in not_exact(SMALL, three)

@@ -14,7 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Event
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import numpy as np
@@ -28,6 +30,7 @@ from training.checkpoint.in_folder import FolderCheckpoints
 from training.data import digits
 from training.data.settings import DataSettings
 from training.jobs.serve import build, free, newest, reached
+from training.loop import recipe
 from training.loop.recipe import Made
 from training.loop.settings import TrainSettings
 from training.loop.train import train
@@ -35,6 +38,7 @@ from training.loop.world import alone
 from training.models.settings import ModelSettings
 from training.parallel.named_state import STEPS, named
 from training.parallel.single_device import whole
+from training.serving.mlflow_model import requirements, write
 from training.serving.request import Refused, Sampling, asked, largest_bytes
 from training.serving.weights import Weights
 from training.techniques.average import Average
@@ -145,6 +149,19 @@ def test_the_average_of_the_weights_is_served_where_there_is_one(tmp_path: Path)
     for (name, own), averaged in zip(weights.model.named_parameters(), average, strict=True):
         assert torch.equal(own, averaged), name
         assert not torch.equal(own, saved[name]), name
+
+
+def test_a_model_for_others_has_neither_the_password_of_its_data_nor_lacks_a_package(
+    tmp_path: Path,
+) -> None:
+    data = DataSettings(data_path="s3://me:s3same@bucket/data")
+    made = replace(DIGITS, data=data, model=ModelSettings(model="mlp", width=4))
+    write(Weights("run/checkpoint", made, made.build()), tmp_path)
+    assert recipe.read(tmp_path).data.data_path == "s3://bucket/data"
+    packages = [
+        {item.partition("==")[0] for item in requirements(of)} for of in ("mlp", "resnet18")
+    ]
+    assert packages[1] - packages[0] == {"torchvision"}
 
 
 def test_a_checkpoint_in_parts_is_served_as_a_whole_one(tmp_path: Path) -> None:
@@ -274,6 +291,54 @@ def test_after_a_checkpoint_of_a_model_that_there_cannot_be_the_next_is_looked_f
             until(lambda: replica._weights.made.step == 7, 10)
     finally:
         replica._ended.set()
+
+
+def test_a_newer_checkpoint_that_cannot_be_loaded_once_is_tried_again() -> None:
+    from training.serving import server
+
+    weights = Weights("run/checkpoint_1", DIGITS, DIGITS.build())
+    newer = replace(weights, checkpoint="run/checkpoint_2")
+    replica = object.__new__(server.Server)
+    replica._device, replica._weights, replica._poll_s = CPU, weights, 0.0
+    replica._ended = Event()
+    failed = torch.OutOfMemoryError("CUDA out of memory")
+    found: Iterator[Exception | Weights] = iter([failed, newer])
+
+    def newest(*_: object) -> Weights:
+        item = next(found)
+        if isinstance(item, Exception):
+            raise item
+        replica._ended.set()
+        return item
+
+    replica._run = Mock(newest=newest)
+    replica._watch()
+    assert replica._weights is newer
+
+
+def test_checkpoint_of_another_kind_is_loaded_and_reported_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from training.serving import server
+
+    weights = Weights("run/checkpoint_1", DIGITS, DIGITS.build())
+    other = Weights("run/checkpoint_2", replace(DIGITS, classes=3), weights.model)
+    replica = object.__new__(server.Server)
+    replica._device, replica._weights, replica._poll_s = CPU, weights, 0.0
+    replica._ended = Event()
+    known: list[str] = []
+
+    def newest(device: torch.device, unchanged: str) -> Weights | None:
+        known.append(unchanged)
+        if len(known) == 3:
+            replica._ended.set()
+        return None if unchanged == other.checkpoint else other
+
+    replica._run = Mock(newest=newest)
+    replica._watch()
+    assert known == ["run/checkpoint_1", "run/checkpoint_2", "run/checkpoint_2"]
+    assert capsys.readouterr().out.count("checkpoint_2 is not used: it is of another kind") == 1
+    assert replica._weights is weights
 
 
 @dataclass

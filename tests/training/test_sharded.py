@@ -20,9 +20,11 @@ from tests.training.runs import Did, close, one, own, ran, rest, weights
 from training.jobs.fsdp2 import Settings
 from training.loop.train import Parallelizer
 from training.loop.world import World
+from training.models.simple_cnn import SimpleCNN
 from training.parallel.replicated import replicated
 from training.parallel.sharded import Sharded
 from training.stop import Stop
+from training.techniques.blocks import compute_again
 from training.techniques.precision import Precision
 
 EXACT = Settings(
@@ -43,6 +45,10 @@ EXACT = Settings(
 NOISY = replace(EXACT, dropout=0.2, workers=2)
 NORM = replace(EXACT, model="simple_cnn", width=4, max_steps=4, optimizer="sgd", learning_rate=0.1)
 """Its batch norm has statistics, which differ by rank."""
+EPOCHS = replace(
+    EXACT, batch_size=240, epochs=3, max_steps=0, checkpoint_every_steps=0, save_every_epochs=3
+)
+"""Two steps each; the first two are evaluated, with the moving average, and not saved."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,8 @@ def of_two(world: World, folder: Path) -> OfTwo:
         "at once": did(world, folder / "1x16", replace(short, batch_size=16)),
         "bf16": did(world, folder / "bf16", replace(EXACT, precision="bf16")),
         "fp16": did(world, folder / "fp16", replace(EXACT, precision="fp16")),
+        "freed": did(world, folder / "freed", EPOCHS),
+        "gathered": did(world, folder / "gathered", replace(EPOCHS, reshard_after_forward=False)),
         "noisy": did(world, folder / "noisy", NOISY),
         "killed": did(world, folder / "killed", NOISY, die_at=7),
     }
@@ -153,6 +161,20 @@ def test_sharded_moving_average_equals_that_of_ddp(runs: dict[str, Did], folder:
     )
     assert full["steps"] == ddp["steps"] == EXACT.max_steps
     close(full["average"], ddp["average"])
+
+
+def test_a_step_after_an_evaluation_does_not_compute_with_the_average(
+    runs: dict[str, Did],
+) -> None:
+    close(runs["gathered"].losses, runs["freed"].losses)
+
+
+def test_statistics_of_blocks_that_are_computed_again_are_agreed_on_too() -> None:
+    with one() as world:
+        model = SimpleCNN(1, 10, width=4)
+        compute_again(model)
+        of_norms = Sharded(model, world, NORM, NORM)._statistics
+    assert [item.numel() for item in of_norms] == [4, 4, 8, 8, 16, 16]
 
 
 def test_a_rank_has_a_part_of_the_weights_and_of_the_optimiser(runs: dict[str, Did]) -> None:

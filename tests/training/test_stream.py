@@ -15,9 +15,12 @@ from training.telemetry.head.aggregator import Aggregator
 from training.telemetry.head.stream import StreamFile
 from training.telemetry.names import file_name, segment_of
 from training.telemetry.wire import (
+    PROGRESS,
     AttemptEnd,
     AttemptStart,
     Body,
+    Dump,
+    Hang,
     Notice,
     Phase,
     Quorum,
@@ -117,6 +120,36 @@ def test_record_that_the_writer_before_has_written_is_not_written_again(tmp_path
     numbers = [record.seq for record in records(path)]
     assert numbers == list(range(1, len(numbers) + 1))
     killed.close()
+
+
+def test_records_of_a_call_without_an_answer_are_written_once(tmp_path: Path) -> None:
+    """Ray raises ActorUnavailableError for it, and the aggregator may have received it."""
+    path = tmp_path / "s.jsonl"
+    aggregator = Aggregator(path, tick_s=3600)
+    aggregator.push("r", [steps(0, 4), steps(0, 5)])
+    aggregator.push("r", [steps(1, 5)])
+    aggregator.push("r", [steps(0, 4), steps(0, 5), steps(0, 6)])
+    aggregator.push("r", [steps(0, 6)])
+    aggregator.push("r", [steps(0, 5, attempt=2)])
+    aggregator.close()
+    assert ticks(path) == [[(0, 4), (0, 5)], [(1, 5)], [(0, 6)], [(0, 5)]]
+
+
+def test_records_that_arrive_after_the_end_of_a_run_are_written_and_nothing_is_kept(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "s.jsonl"
+    aggregator = Aggregator(path, tick_s=3600)
+    aggregator.push("r", [steps(0, 5)])
+    aggregator.write(2.0, AttemptEnd(run="r", attempt=1))
+    aggregator.write(2.0, Run(run="r", state="FINISHED"))
+    aggregator.push("r", [steps(1, 5)])
+    assert not aggregator._worlds
+    aggregator.write(3.0, Run(run="r", state="INITIALIZING"))
+    aggregator.push("r", [steps(0, 6, attempt=2)])
+    assert set(aggregator._worlds) == {"r"}, "another driver continues it"
+    aggregator.close()
+    assert ticks(path) == [[(0, 5)], [(1, 5)], [(0, 6)]]
 
 
 def test_record_at_the_end_of_a_full_file_is_not_written_again(tmp_path: Path) -> None:
@@ -244,6 +277,23 @@ def test_snapshot_has_the_newest_quorum_and_the_newest_process_of_each_rank(
     kept = [record.body for record in stream.snapshot.records()]
     assert kept == [quorum(2), replaced(0, 8), replaced(1, 9)]
     stream.close()
+
+
+def test_progress_of_a_rank_that_was_late_before_a_restart_is_written(tmp_path: Path) -> None:
+    """Else the hang would stay until the attempt's end."""
+    path = tmp_path / "s.jsonl"
+    killed = Aggregator(path, tick_s=3600)
+    killed.write(1.0, AttemptStart(run="r", attempt=1, workers=(Worker(rank=0),)))
+    restarted = Aggregator(path, tick_s=3600)
+    restarted._hangs["r"]._collect_s = 0.0
+    progress = Dump(rank=0, attempt=1, t=2.0, number=PROGRESS)
+    for _ in range(2):
+        restarted.hang(Hang(run="r", attempt=1, dumps=(progress,)))
+        restarted._beat()
+    restarted.close()
+    found = [body for body in bodies(path) if isinstance(body, Hang)]
+    assert [body.dumps for body in found] == [(progress,)], "and once"
+    killed.close()
 
 
 def segments(path: Path) -> list[Path]:

@@ -7,8 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,15 @@ import torch
 
 from tests.training.cluster import ROOT
 from training import telemetry
-from training.jobs import ddp_torchrun
+from training.data.examples import NoData
+from training.jobs import ddp_torchrun, plain
 from training.jobs.agent import Nodes, start
 from training.jobs.ddp_torchrun import Settings
+from training.loop.world import World
+from training.parallel.single_device import whole
 from training.telemetry.ray_train.end_reason import DIED, of_ranks
+
+pytestmark = pytest.mark.usefixtures("temporary_folder")
 
 STEPS = 30
 SMALL = Settings(
@@ -54,16 +58,6 @@ def weights(run: Path) -> dict[str, Any]:
     assert newest.name.endswith(f"{STEPS:012}")
     loaded: dict[str, Any] = torch.load(newest / "model.pt", weights_only=True)
     return loaded
-
-
-@pytest.fixture(scope="module", autouse=True)
-def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Torch leaves directories of logs and files of errors behind."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = str(tmp_path_factory.mktemp("temporary"))
-        patch.setenv("TMPDIR", folder)
-        patch.setattr(tempfile, "tempdir", folder)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -138,3 +132,27 @@ def test_a_rank_that_is_ended_because_another_one_has_is_not_named() -> None:
 def same(found: dict[str, Any], expected: dict[str, Any]) -> None:
     for name, weight in expected.items():
         assert torch.equal(found[name], weight), name
+
+
+def test_examples_that_one_rank_cannot_read_end_the_attempt_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(*_: object) -> dict[str, Any]:
+        raise NoData("a.png cannot be read")
+
+    def act(_: World, what: Callable[[], object]) -> object:
+        return what()
+
+    cpu = torch.device("cpu")
+    settings = replace(SMALL, storage_path=str(tmp_path), run_name="unreadable")
+    monkeypatch.setattr(plain, "train", unreadable)
+    monkeypatch.setattr(World, "together", act)
+    with pytest.raises(NoData, match=r"a\.png cannot be read"):
+        plain.work(settings, World(1, 2, 1, cpu), whole)
+    alone = plain.work(settings, World(0, 1, 0, cpu), whole)
+    assert alone["stopped"] == "a.png cannot be read"
+
+    monkeypatch.setattr(ddp_torchrun, "torchrun", lambda *_: World(0, 1, 0, cpu))
+    monkeypatch.setattr(ddp_torchrun, "work", unreadable)
+    with pytest.raises(NoData):
+        ddp_torchrun.rank(settings)

@@ -138,7 +138,11 @@ def test_a_server_that_is_not_there_costs_one_warning(
 
 def test_password_in_a_servers_address_is_not_logged_with_the_settings() -> None:
     reporter = object.__new__(tracking._Teller)
-    reporter._settings = replace(SMALL, mlflow="https://me:s3same@host/path?a=b@c")
+    reporter._settings = replace(
+        SMALL,
+        mlflow="https://me:s3same@host/path?a=b@c",
+        data_path="s3://me:s3same@bucket/data",
+    )
     reporter.id = "1"
     client = Mock()
     reporter._attach(client)

@@ -152,3 +152,74 @@ def test_a_run_that_was_killed_with_its_trial_ends_with_it() -> None:
     assert isinstance(reported, Trials)
     assert ended == Run(run="ab", trial="t1", state="FINISHED", message="its trial ended")
     assert len(runs.wrote(Trials(experiment="e", trials=stopped))) == 1, "it is told once"
+
+
+def test_the_error_of_a_trial_is_read_from_the_storage_once() -> None:
+    outbox, clock, reads = ListOutbox(), Clock(), list[int]()
+
+    def read() -> str:
+        reads.append(1)
+        return "ValueError: it diverged"
+
+    failed = trial(0, "ERROR")
+    failed.get_error = read
+    telemetry = TuneTelemetry(outbox=lambda: outbox, clock=clock)
+    for _ in range(5):
+        telemetry.on_step_end(1, [failed])
+        clock.s += 1
+    assert len(reads) == 1
+    (body,) = outbox.said
+    assert isinstance(body, Trials)
+    assert body.trials[0].error == "ValueError: it diverged"
+
+
+def test_a_trial_that_cannot_be_reported_leaves_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    outbox, clock = ListOutbox(), Clock()
+    telemetry = TuneTelemetry(outbox=lambda: outbox, clock=clock)
+
+    def unreadable() -> str:
+        raise OSError("the bucket does not answer")
+
+    failed = trial(1, "ERROR")
+    failed.get_error = unreadable
+    for _ in range(3):
+        telemetry.on_step_end(1, [trial(0), object(), failed, trial(2, "TERMINATED")])
+        clock.s += 1
+    assert told(outbox) == [("t0", "RUNNING"), ("t1", "ERROR"), ("t2", "TERMINATED")]
+    assert len(caplog.records) == 1
+
+
+def test_what_could_not_be_sent_is_reported_again() -> None:
+    clock, is_down = Clock(), [True]
+
+    class Down(ListOutbox):
+        def send(self, t: float, body: Body) -> None:
+            if is_down[0]:
+                raise ConnectionError
+            super().send(t, body)
+
+    outbox = Down()
+    telemetry = TuneTelemetry(outbox=lambda: outbox, clock=clock)
+    telemetry.on_step_end(1, [trial(0, "TERMINATED")])
+    clock.s += 1
+    is_down[0] = False
+    telemetry.on_step_end(2, [trial(0, "TERMINATED")])
+    assert told(outbox) == [("t0", "TERMINATED")]
+
+
+def test_secrets_within_a_value_are_left_out() -> None:
+    made = trial()
+    made.config = {
+        "env": [{"db_password": "hush"}],
+        "args": "--lr=1 api_key=hush",
+        "tracking": "https://me:hush@mlflow:5000",
+        "model": "org/tokenizer",
+        "layers": [64, 64],
+        "data": "s3://bucket/x:y@2",
+    }
+    config = trial_of(made).config
+    assert "hush" not in str(config)
+    shown = {name: text for name, text in config.items() if text != "***"}
+    assert shown == {"model": "org/tokenizer", "layers": "[64, 64]", "data": "s3://bucket/x:y@2"}

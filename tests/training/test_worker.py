@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 import os
@@ -22,7 +23,10 @@ from torch.utils.data import DataLoader, Dataset
 from tests.training.fake_nvml import FakeNvml
 from training import telemetry
 from training.telemetry.gpu.gpu import Gpu
-from training.telemetry.wire import Hang, Record, Steps, Tick, decode, encode
+from training.telemetry.hang import watchdog
+from training.telemetry.hang.stacks import stacks
+from training.telemetry.hang.watchdog import Watchdog
+from training.telemetry.wire import Dump, Hang, Record, Steps, Tick, decode, encode
 from training.telemetry.worker.process_usage import Process
 from training.telemetry.worker.step_aggregate import StepAggregate
 from training.telemetry.worker.timers import Sections
@@ -390,3 +394,53 @@ def test_a_process_knows_its_own_cpu_and_memory() -> None:
     percent = process.cpu_percent()
     assert percent is not None
     assert percent > 0
+
+
+def test_end_of_a_child_process_is_no_negative_cpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data loader's process that ends takes its hour of CPU time out of the sum."""
+    now_s, dumps = 0.0, list[Dump]()
+    child_s, work = 3600.0, 0.5
+
+    def usage() -> tuple[float, float, float]:
+        return now_s * work + (child_s if now_s < 16 else 0.0), 0.0, 0.0
+
+    def emit(record: Hang) -> None:
+        dumps.extend(dump for dump in record.dumps if dump.number > 0)
+
+    monkeypatch.setattr(watchdog, "_usage", usage)
+    steps = [0]
+    rank = Watchdog("r", 0, 1, lambda: steps[0], emit, clock=lambda: now_s)
+    for second in range(1, 31):
+        now_s = float(second)
+        steps[0] = min(second, 10)
+        rank.poll()
+    used = [dump.cpu_percent or 0.0 for dump in dumps]
+    assert len(used) == 2
+    assert all(30.0 < percent <= 50.0 for percent in used), used
+
+
+class Tensor:
+    """Memory of the device, of a loop that has switched the collector off."""
+
+
+def test_stacks_keep_no_variable_of_a_thread_alive() -> None:
+    ready, end = threading.Event(), threading.Event()
+    seen: list[weakref.ref[Tensor]] = []
+
+    def train() -> None:
+        batch = Tensor()
+        seen.append(weakref.ref(batch))
+        ready.set()
+        end.wait()
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    assert ready.wait(10)
+    gc.disable()
+    try:
+        stacks()
+        end.set()
+        thread.join()
+        assert seen[0]() is None
+    finally:
+        gc.enable()

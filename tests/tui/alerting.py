@@ -42,7 +42,7 @@ def _alerts() -> Iterator[Event]:
             Severity.WARNING,
             "Rank 1 on 10.0.0.13 takes 81 ms per step, the others 41 ms: 45 % of each step is "
             "lost waiting for it",
-            "Score 11.2 (threshold 5, and 20 % of a step); 2.0x its own past",
+            "Score 11.2 (threshold 5, and 20 % of a step); 2.0x its earlier time",
             "Look at its stack and its node: throttling, a noisy neighbor, a slow disk, uneven "
             "input",
             RUN,
@@ -57,7 +57,7 @@ def _alerts() -> Iterator[Event]:
             Severity.INFO,
             "31 % of the time is spent waiting for data",
             "The last 120 s, steps of 0.05 s, mean over ranks; threshold 25 %",
-            "More data-loader workers, prefetching, or local and packed files",
+            "More data-loader workers, prefetching, or packed files on local storage",
             RUN,
         ),
     )

@@ -36,9 +36,11 @@ async def test_the_worst_alert_comes_first_and_what_is_over_last(cockpit: Open) 
 async def test_the_details_follow_the_cursor(cockpit: Open) -> None:
     async with cockpit(at_s=AT_S, simulation=troubled(), size=(120, 40)) as seen:
         await seen.press("8", "j")
-        await seen.sees("45 % of each step is lost waiting for it  since 08:02:00", "its own past")
+        await seen.sees(
+            "45 % of each step is lost waiting for it  since 08:02:00", "its earlier time"
+        )
         await seen.press("j", "j")
-        await seen.sees("over at 08:01:39")
+        await seen.sees("cleared at 08:01:39")
 
 
 async def test_a_reports_that_the_alert_was_seen_and_z_that_it_can_wait(cockpit: Open) -> None:
@@ -58,8 +60,9 @@ async def test_a_reports_that_the_alert_was_seen_and_z_that_it_can_wait(cockpit:
 async def test_z_for_long_is_an_hour_and_all_can_be_seen_at_once(cockpit: Open) -> None:
     async with cockpit(at_s=AT_S, simulation=troubled()) as seen:
         alerts = seen.app.store.alerts
-        await seen.press("8", "Z")
+        await seen.press("1", "A", "8", "Z")
         await seen.until(lambda: alerts[NAN].snoozed_until_s == START_S + AT_S + 3600)
+        assert alerts[STRAGGLER].acknowledged_s is None, "A works only in this view"
         await seen.press("A")
         await seen.until(lambda: all(view.acknowledged_s for view in alerts.values()))
         assert alerts[NAN].snoozed_until_s == START_S + AT_S + 3600

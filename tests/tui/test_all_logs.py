@@ -9,6 +9,9 @@ from msgspec.structs import replace
 from cockpit.logs.merge import text_of
 from cockpit.logs.types import Kind, Log, Row
 from cockpit.model.event import Event, LogLines, SourceHealth
+from cockpit.tui.main.screen import MainScreen
+from cockpit.tui.widgets.log.view import LogView
+from cockpit.tui.widgets.table.table import LineTable
 from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import RUN, START_S
 
@@ -55,6 +58,20 @@ async def test_key_shows_all_logs_of_the_run_in_the_whole_view(cockpit: Open) ->
         assert "epoch 49" not in seen.text
         await seen.press("escape")
         await seen.sees("ENTRYPOINT", "Log · job:")
+
+
+async def test_view_knows_its_pane_as_soon_as_the_focus_moves(cockpit: Open) -> None:
+    """A busy table reports its focus late: then the filter went to it and not to the log."""
+    async with cockpit(size=(120, 30)) as seen:
+        await seen.press("5")
+        screen = seen.app.screen
+        assert isinstance(screen, MainScreen)
+        table, log = screen.view.query_one(LineTable), screen.view.query_one(LogView)
+        for pane in (table, log, table):
+            screen.set_focus(pane)
+            assert screen.view.pane is pane
+        await screen.ask("/")
+        assert screen.view.pane is table, "the prompt is outside of the view"
 
 
 async def test_key_of_the_jobs_shows_the_jobs_after_all_logs(cockpit: Open) -> None:

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from cockpit.model.cluster import ClusterHealth, ClusterPattern
+from cockpit.backends.protocol import VERBS
+from cockpit.model.cluster import ACTIONS, Capability, ClusterHealth, ClusterPattern
 from cockpit.model.event import ClusterSeen
 from cockpit.tui.dialogs.confirm import Confirm
 from tests.tui.conftest import Open
@@ -91,6 +92,13 @@ async def test_scaling_asks_and_names_both_counts(cockpit: Open) -> None:
         assert seen.asked == [("scale", "workers", "3")]
 
 
+async def test_scaling_without_a_worker_group_is_refused(cockpit: Open) -> None:
+    async with cockpit(at_s=-1) as seen:
+        await seen.press("plus")
+        await seen.until(lambda: "No worker group is selected." in seen.toasts)
+        assert "Groups: none yet." in seen.toasts
+
+
 async def test_scaling_by_command_is_clamped_and_reports_it(cockpit: Open) -> None:
     async with cockpit() as seen:
         await seen.press("colon", *"scale workers 9", "enter")
@@ -105,6 +113,7 @@ async def test_stopping_the_job_of_the_run_asks(cockpit: Open) -> None:
         await seen.sees("Stop this job?", JOB)
         await seen.press("y")
         await seen.until(lambda: seen.simulation.ray.jobs[JOB]["status"] == "STOPPED")
+        await seen.until(lambda: f"Stopping\nJob {JOB}." in seen.toasts)
 
 
 async def test_resume_names_a_job_and_not_the_cluster(cockpit: Open) -> None:
@@ -157,3 +166,26 @@ async def test_quitting_asks_only_when_something_goes_down_with_it(cockpit: Open
         assert seen.app.return_value is None
         await seen.press("q", "y")
         await seen.until(lambda: seen.app.return_value is not None)
+
+
+async def test_refusal_without_a_reason_names_the_action_in_words(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        seen.app.capabilities = dict.fromkeys(VERBS, Capability(False))
+        assert seen.app.refusal("delete_pod") == "You do not have permission to delete pods here."
+    assert set(ACTIONS) == set(VERBS)
+
+
+async def test_surplus_arguments_of_a_command_are_refused_with_its_usage(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        for line, said in (
+            (f"stop {JOB} x", "stop takes at most 1 argument.\nUsage: stop JOB"),
+            (f"delete {JOB} x", "delete takes at most 1 argument.\nUsage: delete JOB"),
+            ("kill rank:1 5 x", "kill takes at most 2 arguments.\nUsage: kill POD|RANK [GRACE]"),
+            ("suspend demo", "suspend takes no argument.\nUsage: suspend"),
+        ):
+            await seen.press("colon", *line, "enter")
+            await seen.until(lambda: said in seen.toasts)  # noqa: B023
+            assert not isinstance(seen.app.screen, Confirm)
+        await seen.press("colon", *"mark after the change", "enter")
+        await seen.until(lambda: "Marked this moment: after the change" in seen.toasts)
+        assert not seen.asked

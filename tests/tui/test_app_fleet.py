@@ -1,19 +1,28 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
+from msgspec.structs import replace
 
+from cockpit.insight.nodes.incident import Incident, Kind, RunIncidents
 from cockpit.model.cluster import ClusterRef
+from cockpit.model.drill import KeptDrill
 from cockpit.model.error import UnreachableError, UsageError
-from cockpit.model.event import SourceHealth
+from cockpit.model.event import ClusterSeen, SourceHealth
+from cockpit.recorder.drills import DrillHistory
+from cockpit.recorder.reading.node_history import NodeHistory
 from cockpit.tui.app import CockpitApp
+from cockpit.tui.app_base import Conducting
 from cockpit.tui.changes.actions import Connection, Log, Reconnect
 from cockpit.tui.commands import cluster_name, commands
 from cockpit.tui.main.screen import MainScreen
 from cockpit.tui.views.fleet.rows import clusters
 from cockpit.tui.views.fleet.view import FleetView
+from cockpit.tui.widgets.log.view import LogView
 from tests.tui.conftest import Open, Seen
+from tests.tui.drilled import past
 from tests.tui.simulated import START_S, Simulation, digits
 from tests.tui.simulated_kubernetes import CONTEXT, OTHER, REF, STAGING, fleet, kube
 
@@ -135,6 +144,101 @@ async def test_switching_forgets_the_cluster_before_and_closes_its_session(cockp
         other.session.close()
 
 
+async def test_filters_of_the_previous_cluster_are_dropped(cockpit: Open) -> None:
+    other = digits()
+    other.advance(60)
+    route = leads_to(other, [])
+    async with cockpit(simulation=kube(), fleet=fleet(NOW_S), reconnect=route) as seen:
+        screen = seen.app.screen
+        assert isinstance(screen, MainScreen)
+        await seen.press("0", "slash", *"staging", "enter", "4", "slash", *"gpu", "enter")
+        await seen.press("5", "o", "slash", *"epoch", "enter")
+        log = screen.view.query_one(LogView)
+        await seen.until(lambda: log.pattern == "epoch")
+        assert screen.filters == {"fleet": "staging", "pods": "gpu", "jobs": "epoch"}
+        await seen.press("colon", *"cluster llm-eval", "enter")
+        await seen.sees("local:demo")
+        assert log.pattern == ""
+        assert screen.filters == {"fleet": "staging"}, "the fleet is the same"
+        other.session.close()
+
+
+async def test_incidents_of_the_previous_cluster_are_dropped(
+    cockpit: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, asked = threading.Event(), list[ClusterRef]()
+    node = "gpu-pool-a-1"
+    bad = RunIncidents(
+        ("kuberay", REF.namespace, REF.name), (Incident(node, Kind.GPU_ERROR, NOW_S, "Xid 79"),), {}
+    )
+
+    def of(history: NodeHistory, ref: ClusterRef) -> list[RunIncidents]:
+        asked.append(ref)
+        if ref == OTHER:
+            return []
+        go.wait(60)
+        return [bad]
+
+    monkeypatch.setattr(NodeHistory, "of", of)
+    other = kube()
+    other._script = [
+        replace(event, ref=OTHER) if isinstance(event, ClusterSeen) else event
+        for event in other._script
+    ]
+    other.advance(60)
+    route = leads_to(other, [])
+    size = (200, 50)
+    async with cockpit(simulation=kube(), fleet=fleet(NOW_S), reconnect=route, size=size) as seen:
+        await seen.press("9")
+        await seen.until(lambda: asked == [REF])
+        await seen.press("colon", *"cluster llm-eval", "enter")
+        await seen.until(lambda: seen.app.store.ref == OTHER)
+        go.set()
+        await seen.until(lambda: asked == [REF, OTHER])
+        seen.app.redraw()
+        await seen.sees(node)
+        assert "Xid 79" not in seen.text
+        other.session.close()
+
+
+async def test_answers_about_drills_of_the_previous_cluster_are_dropped(
+    cockpit: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, asked_other, may_close = (threading.Event() for _ in range(3))
+    DrillHistory().keep(KeptDrill(past("drill-01aa", -7200, 1.0)))
+    before, other = kube(), digits(kill_s=None)
+    other.advance(60)
+    close = before.session.close
+
+    async def late() -> str:
+        await asyncio.to_thread(answer.wait, 60)
+        return "ana@bastion:7"
+
+    async def nobody() -> str:
+        asked_other.set()
+        return ""
+
+    def close_late() -> None:
+        may_close.wait(60)  # else it cancels the answer
+        close()
+
+    monkeypatch.setattr(before.actions, "drill_elsewhere", late)
+    monkeypatch.setattr(other.actions, "drill_elsewhere", nobody)
+    monkeypatch.setattr(before.session, "close", close_late)
+    route = leads_to(other, [])
+    async with cockpit(simulation=before, fleet=fleet(NOW_S), reconnect=route) as seen:
+        await seen.press("6")
+        await seen.sees("Earlier drills · 0")
+        await seen.press("colon", *"cluster llm-eval", "enter")
+        await seen.sees("local:demo")
+        answer.set()
+        await seen.until(asked_other.is_set)
+        assert "ana@bastion" not in seen.text
+        await seen.sees("Earlier drills · 1")
+        may_close.set()
+        other.session.close()
+
+
 async def test_a_cluster_that_does_not_answer_leaves_the_one_before(cockpit: Open) -> None:
     def reconnect(ref: ClusterRef, say: Log) -> Connection:
         raise UnreachableError(f"No way to {ref.name}.", "The API server is gone.", "Wait.")
@@ -164,7 +268,7 @@ async def test_while_the_way_is_made_the_screen_lives_and_the_last_wish_counts(
 
     async with cockpit(simulation=kube(), fleet=fleet(NOW_S), reconnect=reconnect) as seen:
         await seen.press("colon", *"cluster llm-eval", "enter")
-        await seen.sees("on the way to")
+        await seen.sees("connecting to ")
         await seen.press("4")
         await seen.sees("Pods · 7")
         await seen.press("colon", *"cluster canary", "enter")
@@ -188,7 +292,7 @@ async def test_dialogs_of_the_previous_cluster_are_closed(cockpit: Open) -> None
 
     async with cockpit(simulation=kube(), fleet=fleet(NOW_S), reconnect=reconnect) as seen:
         await seen.press("colon", *"cluster llm-eval", "enter")
-        await seen.sees("on the way to")
+        await seen.sees("connecting to ")
         await seen.press("4", "K")
         await seen.sees("Kill the head?")
         go.set()
@@ -197,6 +301,28 @@ async def test_dialogs_of_the_previous_cluster_are_closed(cockpit: Open) -> None
         asked = [*seen.simulation.backend.asked, *other.backend.asked]
         assert not [call for call in asked if call[0] == "delete_pod"]
         other.session.close()
+
+
+async def test_a_drill_that_begins_during_the_connecting_keeps_its_cluster(cockpit: Open) -> None:
+    go, here, other = threading.Event(), kube(), digits()
+    other.advance(60)
+
+    def reconnect(ref: ClusterRef, say: Log) -> Connection:
+        go.wait(60)
+        other.session.start()
+        return Connection(other.session, other.actions)
+
+    async with cockpit(simulation=here, fleet=fleet(NOW_S), reconnect=reconnect) as seen:
+        await seen.press("colon", *"cluster llm-eval", "enter")
+        await seen.sees("connecting to ")
+        seen.app.conducting = Conducting("pod-kill", lambda: None, lambda: None)
+        go.set()
+        await seen.until(lambda: seen.app.switching is None)
+        assert seen.app.session is here.session
+        await seen.until(lambda: "A drill is running: pod-kill." in seen.toasts)
+        await seen.until(lambda: ended(other))
+        assert not ended(here)
+        seen.app.conducting = None
 
 
 async def test_help_that_is_read_during_the_start_stays_and_the_cluster_is_there_below(
@@ -303,7 +429,7 @@ def test_a_name_means_the_nearest_cluster_and_may_be_written_in_full() -> None:
     assert cluster_name.named(known(), "llm-train", REF) == REF
     assert cluster_name.named(known(), "staging/llm-train", REF) == STAGING
     assert cluster_name.named(known(), f"{CONTEXT}/ml-research/llm-eval", None) == OTHER
-    with pytest.raises(UsageError, match="could be several"):
+    with pytest.raises(UsageError, match="matches several"):
         cluster_name.named(known(), "llm-train", None)
     with pytest.raises(UsageError, match="no cluster"):
         cluster_name.named(known(), "llm", None)

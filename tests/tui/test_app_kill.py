@@ -76,7 +76,7 @@ async def test_the_recovery_is_followed_and_its_line_stays(cockpit: Open) -> Non
         assert line not in seen.text
         await seen.advance(100)
         await seen.sees(line)
-        text = "recovered from pod-kill of demo-workers-2 in 18.5 s, 12 steps lost"
+        text = "Recovered\nfrom pod-kill of demo-workers-2 in 18.5 s, 12 steps lost"
         assert text in seen.toasts
         await seen.advance(200)
         await seen.sees(line)

@@ -7,11 +7,19 @@ from msgspec.structs import replace
 
 from cockpit.model.cluster import ClusterHealth
 from cockpit.model.error import UnreachableError
-from cockpit.model.event import GroupsListed, JobsListed, Notice, PodsListed, SourceHealth
+from cockpit.model.event import (
+    GroupsListed,
+    JobsListed,
+    KubernetesNodesListed,
+    Notice,
+    PodsListed,
+    SourceHealth,
+)
 from cockpit.session.session import Source
 from cockpit.tui.dialogs.confirm import Confirm
 from cockpit.tui.dialogs.launch import Launch
 from cockpit.tui.dialogs.reading import Reading
+from tests.simulated_backend import ScriptedBackend
 from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import START_S, digits
 from tests.tui.simulated_kubernetes import CRASHED, NO_ROOM, kube, many
@@ -136,6 +144,27 @@ async def test_cordoning_names_the_node_and_who_runs_there(cockpit: Open) -> Non
         await seen.until(lambda: seen.asked[1:] == [("cordon", "gpu-pool-a-2", "False")])
 
 
+async def test_node_that_was_replaced_since_under_its_name_is_not_cordoned(
+    cockpit: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, bool, str]] = []
+
+    async def cordon(self: ScriptedBackend, node: str, cordoned: bool, *, uid: str = "") -> None:
+        asked.append((node, cordoned, uid))
+
+    monkeypatch.setattr(ScriptedBackend, "cordon", cordon)
+    async with cockpit(simulation=kube()) as seen:
+        known = seen.app.store.kubernetes_nodes.values()
+        nodes = tuple(replace(node, uid=f"uid of {node.name}") for node in known)
+        seen.app.store.apply(
+            KubernetesNodesListed(at_s=START_S + 60, source="backend", nodes=nodes)
+        )
+        await seen.press("colon", *"cordon gpu-pool-a-1", "enter")
+        await seen.sees("Cordon this K8s node?")
+        await seen.press("y")
+        await seen.until(lambda: asked == [("gpu-pool-a-1", True, "uid of gpu-pool-a-1")])
+
+
 async def test_suspending_names_what_goes_and_wants_the_clusters_name(cockpit: Open) -> None:
     async with cockpit(simulation=kube()) as seen:
         await seen.press("U")
@@ -160,6 +189,9 @@ async def test_the_same_key_unsuspends_a_suspended_cluster(cockpit: Open) -> Non
     [
         (("U",), "Nothing was suspended.", "suspend"),
         (("9", "C"), "Nothing was cordoned.", "cordon"),
+        (("colon", *"unsuspend", "enter"), "Nothing was unsuspended.", "suspend"),
+        (("colon", *"uncordon gpu-pool-a-2", "enter"), "Nothing was uncordoned.", "cordon"),
+        (("9", "j", "j", "C"), "Nothing was uncordoned.", "cordon"),
         (("4", "x"), "No shell was opened.", "exec"),
         (("4", "d"), "Nothing was described.", "describe"),
     ],
@@ -176,12 +208,24 @@ async def test_forbidden_action_is_refused_with_the_reason(
         assert not isinstance(seen.app.screen, Confirm)
 
 
+async def test_suspending_before_the_first_data_needs_the_name_typed(cockpit: Open) -> None:
+    async with cockpit(simulation=kube(), at_s=-1) as seen:
+        await seen.press("U")
+        await seen.until(lambda: isinstance(seen.app.screen, Confirm))
+        dialog = seen.app.screen
+        assert isinstance(dialog, Confirm)
+        assert dialog.typed == "llm-train"
+
+
 async def test_read_only_changes_nothing(cockpit: Open) -> None:
     async with cockpit(simulation=kube(), read_only=True) as seen:
         await seen.press("9", "C")
         await seen.until(lambda: "Nothing was cordoned." in seen.toasts)
         await seen.press("d")
         await seen.sees("node cpu-pool-1 · described")
+    async with cockpit(read_only=True, at_s=-1) as seen:
+        await seen.press("4", "x")
+        await seen.until(lambda: "No shell was opened." in seen.toasts)
 
 
 async def test_objects_and_descriptions_are_those_of_the_cluster(cockpit: Open) -> None:
@@ -291,6 +335,8 @@ async def test_keys_that_only_kubernetes_has_are_not_offered_elsewhere(cockpit: 
         assert "suspend" not in seen.text.splitlines()[-1]
         await seen.press("U")
         await seen.until(lambda: "Nothing was suspended." in seen.toasts)
+        await seen.press("C")
+        await seen.until(lambda: "Nothing was cordoned." in seen.toasts)
     async with cockpit(simulation=kube(), size=(200, 30)) as seen:
         assert "U suspend" in seen.text.splitlines()[-1]
 

@@ -47,7 +47,7 @@ def test_ends_of_a_line_never_touch(width: int, shown: str) -> None:
 def test_a_command_may_be_shortened_as_long_as_it_is_one() -> None:
     assert commands.parse("ki demo-workers-1 5s")[0].name == "kill"
     assert commands.parse("q")[0].name == "quit"
-    with pytest.raises(UsageError, match="could be several"):
+    with pytest.raises(UsageError, match="is ambiguous"):
         commands.parse("l")
     with pytest.raises(UsageError, match="no command"):
         commands.parse("frob")

@@ -6,9 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from cockpit.model.event import Event, MetricsReported, RankSampled, RunSeen
-from cockpit.model.run import RunState
-from cockpit.recorder.reading.library import Library
+from cockpit.model.run import RunState, RunSummary
+from cockpit.recorder.reading.library import Library, Recorded
 from cockpit.recorder.writing.recorder import Recorder
+from cockpit.store.store import Store
+from cockpit.tui.views.charts.comparison import choices
 from cockpit.tui.views.charts.panel import Panel
 from cockpit.tui.views.charts.view import ChartsView
 from tests.tui.conftest import Open, Seen
@@ -117,10 +119,20 @@ async def test_a_filter_leaves_the_charts_that_hold_it(cockpit: Open) -> None:
         await seen.sees("▶ Gradient norm", "charts 7/13")
 
 
+async def test_keys_do_nothing_where_a_filter_leaves_no_chart(cockpit: Open) -> None:
+    async with cockpit(at_s=100) as seen:
+        await seen.press("3", "slash", *"no such", "enter")
+        await seen.sees("No chart of that name.")
+        await seen.press("n", "N", "down", "up", "left", "plus", "enter")
+        await seen.sees("No chart of that name.")
+        await seen.press("escape", "escape", "escape")
+        await seen.until(lambda: "No chart of that name." not in seen.text)
+
+
 async def test_of_a_thousand_ranks_eight_are_drawn(cockpit: Open) -> None:
     async with cockpit(at_s=30, simulation=wide(1000, 30), size=(120, 40)) as seen:
         await seen.press("3", "a")
-        await seen.sees("one curve a rank", "rank ")
+        await seen.sees("one curve per rank", "rank ")
         assert all(len(panel._curves) == 8 for panel in panels(seen))
 
 
@@ -169,6 +181,29 @@ async def test_a_recording_is_laid_over(
         live, past = panels(seen)[0]._curves
         assert live.times[0] == past.times[0]
         assert past.times[-1] > live.times[-1]
+
+
+async def test_keys_do_nothing_where_no_other_run_is_there_to_compare(
+    cockpit: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cockpit.config.paths.state_dir", lambda: tmp_path)
+    async with cockpit(at_s=100) as seen:
+        await seen.press("3", "c")
+        await seen.sees("There is no other run here")
+        await seen.press("space", "n")
+        await seen.sees("There is no other run here")
+        await seen.press("escape")
+        await seen.sees("▶ Loss")
+
+
+def test_recording_of_one_step_has_no_plural(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = RunSummary("r", "r", "", RunState.FINISHED, steps=1)
+    recorded = Recorded(tmp_path / "r.cockpit", summary, 1)
+    monkeypatch.setattr(Library, "list", lambda library: [recorded])
+    [choice] = choices(Store(), tmp_path)
+    assert choice.about.endswith(", 1 step")
 
 
 def _of_run(event: Event, run_id: str) -> Event:

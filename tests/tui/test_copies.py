@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from textual.app import App
 
 from cockpit.model.cluster import ClusterRef
 from cockpit.tui.changes.copies import command
@@ -52,6 +53,16 @@ def test_command_names_the_cluster_and_quotes_names(
 def test_text_that_is_no_plain_yaml_is_copied_as_it_is(text: str) -> None:
     """A stack or an error may have any text; PyYAML's C loader ends the process for the first."""
     assert _json(text) == text
+
+
+async def test_answer_that_arrives_after_the_page_was_closed_is_dropped() -> None:
+    page, app = Reading("rank 0", "Running py-spy on its node…"), App[None]()
+    async with app.run_test() as pilot:
+        await app.push_screen(page)
+        await page.dismiss(None)
+        await pilot.pause()
+        page.fill("its stack")
+        assert app.screen is not page
 
 
 async def copied(seen: Seen, key: str) -> str:

@@ -35,12 +35,19 @@ def test_targets_and_limits_are_numbers_or_nothing() -> None:
         (DrillForm("pod-kill", within="inf"), "'inf' is not a number"),
         (DrillForm("pod-kill", count="1.5"), "'1.5' is not a whole number"),
         (DrillForm("pod-kill", count="-1"), "'-1' is not a number"),
-        (DrillForm("pod-kill", hypothesis="luck"), "'luck' is no probe"),
+        (DrillForm("pod-kill", count="0"), "'0' is too small"),
+        (DrillForm("pod-kill", hypothesis="luck"), "'luck' is not a probe"),
     ],
 )
 def test_invalid_drill_form_is_reported(form: DrillForm, what: str) -> None:
     with pytest.raises(UsageError, match=what):
         plan(form)
+
+
+def test_number_of_targets_has_a_minimum_of_one() -> None:
+    with pytest.raises(UsageError) as refused:
+        plan(DrillForm("pod-kill", count="0"))
+    assert refused.value.why == "Enter the number of targets: 1 or more."
 
 
 def test_every_preset_can_be_asked() -> None:

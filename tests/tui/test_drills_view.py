@@ -63,10 +63,21 @@ async def test_catalogue_has_every_fault_with_its_effect_and_needs(cockpit: Open
         assert "container-kill" in [row.key for row in faults(seen.app).rows]
 
 
+async def test_click_on_the_key_opens_the_form_of_the_fault(cockpit: Open) -> None:
+    async with cockpit(simulation=digits(kill_s=None)) as seen:
+        await seen.press("6", "y")
+        await seen.until(lambda: "There is no object to show in this view." in seen.toasts)
+        x = seen.text.splitlines()[-1].index("enter open")
+        await seen.pilot.click("KeyBar", offset=(x, 0))
+        await seen.until(lambda: isinstance(seen.app.screen, DrillDialog))
+
+
 async def test_fault_that_cannot_be_injected_is_refused_with_the_reason(cockpit: Open) -> None:
     async with cockpit() as seen:
         await seen.press("6", "j", "j", "enter")
-        await seen.until(lambda: "There is no container-kill on this cluster." in seen.toasts)
+        await seen.until(
+            lambda: "Fault container-kill is not available on this cluster." in seen.toasts
+        )
         assert "pod-kill has the same effect" in seen.toasts
         assert not isinstance(seen.app.screen, DrillDialog)
         seen.app.clear_notifications()
@@ -126,7 +137,7 @@ async def test_form_has_presets_shows_mistakes_and_scrolls(cockpit: Open) -> Non
         await seen.press("escape", "j", "enter")
         await seen.until(lambda: isinstance(seen.app.screen, DrillDialog))
         await seen.press("end", *"x", "enter")
-        await seen.sees("grace_s of pod-delete is '30x'.", "It has to be a float.")
+        await seen.sees("grace_s of pod-delete is '30x'.", "It has to be a number.")
         await seen.press("backspace", "tab", "end", *[*["backspace"] * 6], *"rank:7", "enter")
         await seen.sees("There is no living rank 7 in run digits.", "rank:7")
         assert isinstance(seen.app.screen, DrillDialog)
@@ -281,7 +292,10 @@ async def test_a_fault_that_may_end_no_attempt_does_not_wait_for_ray(cockpit: Op
 async def test_the_overview_waits_for_what_the_fault_will_show_first(cockpit: Open) -> None:
     simulation = digits(kill_s=None)
     async with cockpit(simulation=simulation) as seen:
-        for fault, text in (("pod-kill", "the pod to end"), ("rank-freeze", "what the run does")):
+        for fault, text in (
+            ("pod-kill", "the pod to end"),
+            ("rank-freeze", "an effect on the run"),
+        ):
             drill = Drill("drill-1", fault, "demo-workers-2", (1,), START_S + 60, 0.0, RUN, 1, 880)
             simulation.session.dispatch(
                 DrillInjected(at_s=START_S + 60, source="user", drill=drill)
@@ -466,7 +480,7 @@ async def test_drills_of_days_before_are_compared_with_and_one_that_is_slower_is
         await seen.press("6", "o")
         await seen.sees("Earlier drills · 5", "1 d ago", "55.5 s", "19.0 s")
         await seen.press("enter", "G")
-        await seen.sees("first new step", "worse than before")
+        await seen.sees("first new step", "worse than usual")
 
 
 async def test_a_kill_by_hand_is_among_the_earlier_drills(cockpit: Open) -> None:

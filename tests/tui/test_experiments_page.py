@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cockpit.model.event import SourceHealth, TrackedRunsListed
 from cockpit.model.tracking import ModelVersion, TrackedRun
 from cockpit.tui.dialogs.reading import Reading
+from cockpit.tui.views.detail_screen import DetailScreen
+from cockpit.tui.views.drills.page import DrillScreen
+from cockpit.tui.views.experiments.page import ExperimentsPage
+from cockpit.tui.views.hang.page import HangPage
+from cockpit.tui.views.ranks.page import RankScreen
 from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import START_S
 
@@ -53,6 +60,22 @@ async def test_enter_shows_one_run_and_c_compares_two(cockpit: Open) -> None:
         await seen.sees("digits 3", "best", "http://mlflow.test/#/models/digits/3")
         await seen.press("escape", "c")
         await seen.sees("Two runs", "Metrics: 1 of 2 differ", "Parameters: 1 of 2 differ", "+0.08")
+
+
+async def test_click_on_the_key_opens_the_run(cockpit: Open) -> None:
+    async with cockpit(size=(120, 40)) as seen:
+        listed(seen)
+        await seen.press(*":experiments", "enter")
+        await seen.sees("2 in MLflow")
+        x = seen.text.splitlines()[-1].index("enter open")
+        await seen.pilot.click("KeyBar", offset=(x, 0))
+        await seen.until(lambda: isinstance(seen.app.screen, Reading))
+        await seen.sees("Run digits")
+
+
+@pytest.mark.parametrize("page", [DrillScreen, ExperimentsPage, HangPage, RankScreen])
+def test_each_key_in_the_footer_of_a_page_can_be_clicked(page: type[DetailScreen]) -> None:
+    assert [key.id for key in page.KEYS if not hasattr(page, f"action_{key.id}")] == []
 
 
 async def test_empty_page_reports_why(cockpit: Open) -> None:

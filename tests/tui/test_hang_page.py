@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from textual.containers import VerticalScroll
 
 from cockpit.insight.detectors import hang
 from cockpit.insight.detectors.hysteresis import alert_id
-from cockpit.model.alert import Alert
+from cockpit.model.alert import Alert, Finding, Severity
 from cockpit.model.event import AlertRaised, RanksDumped
 from cockpit.model.hang import Collective, Dump, ProcessGroup, Reached, Stack, Thread
 from cockpit.model.run import RunState
@@ -123,6 +124,23 @@ async def test_narrow_overview_has_the_place_of_the_cause_before_the_collective(
         await seen.sees("Rank 1 never called all_reduce #3")
 
 
+@pytest.mark.parametrize(
+    ("most", "after"),
+    [(2, ["2 more (8 shows all)"]), (4, ["▲ straggler", "▲ loss-plateau"])],
+)
+def test_alerts_that_the_hint_on_a_hang_displaces_are_counted(most: int, after: list[str]) -> None:
+    store = Store()
+    for number, kind in enumerate(("loss-plateau", "straggler", "hang")):
+        severity = Severity.CRITICAL if kind == "hang" else Severity.WARNING
+        alert = Alert(kind, Finding(kind, "rank 1", severity, kind), START_S + number)
+        store.apply(AlertRaised(at_s=START_S, source="insight", alert=alert))
+    shown = run_panel.alarms(ViewState(store, START_S), most)
+    assert shown is not None
+    hang, hint, *rest = [line.partition("  since")[0].strip() for line in shown.plain.split("\n")]
+    assert (hang, hint) == ("▲ hang", ":hang shows the stacks of the ranks, v all logs")
+    assert rest == after
+
+
 @pytest.mark.parametrize("width", [30, 60, 80])
 def test_line_of_the_run_ends_with_an_ellipsis_where_it_is_cut(width: int) -> None:
     run = RunView("r", "r", state=RunState.RUNNING)
@@ -140,3 +158,15 @@ async def test_enter_on_the_alert_opens_the_page(cockpit: Open) -> None:
         raised(seen)
         await seen.press("8", "enter")
         await seen.until(lambda: isinstance(seen.app.screen, HangPage))
+
+
+async def test_click_on_the_key_that_scrolls_scrolls_by_a_line(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        hangs(seen)
+        await seen.press(*":hang", "enter")
+        await seen.pilot.resize_terminal(80, 12)
+        await seen.sees("j k scroll")
+        box = seen.app.screen.query_one(VerticalScroll)
+        x = seen.text.splitlines()[-1].index("j k scroll")
+        await seen.pilot.click("KeyBar", offset=(x, 0))
+        await seen.until(lambda: box.scroll_offset.y == 1)

@@ -9,13 +9,19 @@ import pytest
 
 from cockpit.cli.main import main
 from cockpit.config import file
-from cockpit.model.error import UsageError
+from cockpit.model.alert import Alert, Finding, Severity
+from cockpit.model.error import CockpitError, UsageError
+from cockpit.model.event import AlertRaised
 from cockpit.store.store import Store
 from cockpit.tui import keymap, keys
 from cockpit.tui.dialogs.reading import Reading
+from cockpit.tui.main.connecting_placeholder import starting
 from cockpit.tui.rows.text import no_run
 from cockpit.tui.view_state import ViewState
+from cockpit.tui.views.overview import run_panel
 from tests.tui.conftest import Open
+from tests.tui.simulated import START_S, digits
+from tests.tui.test_drills_view import running_drill, verdicts
 
 
 @pytest.fixture
@@ -30,6 +36,15 @@ def moved() -> Iterator[None]:
                 "view_runs": "e",
                 "sort": ";",
                 "launch": "f8, ctrl+l",
+                "abort": "f7",
+                "object": "f6",
+                "filter": "f5",
+                "all_logs": "f4",
+                "quit": "f3",
+                "view_pods": "f2",
+                "view_drills": "f1",
+                "view_fleet": "f11",
+                "view_alerts": "f12",
             }
         )
     )
@@ -41,6 +56,49 @@ def moved() -> Iterator[None]:
 def test_text_of_an_empty_view_has_the_moved_key(moved: None) -> None:
     text = no_run(ViewState(Store(), 0.0))
     assert text == "No run yet. Press f8 to launch a job."
+
+
+@pytest.mark.usefixtures("moved")
+def test_hints_of_the_overview_and_of_the_start_have_the_moved_keys() -> None:
+    store = Store()
+    for kind in ("hang", "straggler", "loss-plateau"):
+        severity = Severity.CRITICAL if kind == "hang" else Severity.WARNING
+        alert = Alert(kind, Finding(kind, "rank 1", severity, kind), START_S)
+        store.apply(AlertRaised(at_s=START_S, source="insight", alert=alert))
+    shown = run_panel.alarms(ViewState(store, START_S), 2)
+    assert shown is not None
+    assert ", f4 all logs" in shown.plain
+    assert "2 more (f12 shows all)" in shown.plain
+    state = ViewState(Store(), START_S, chosen=False)
+    assert "f11 shows the fleet" in starting(state).plain
+    failed = ViewState(Store(), START_S, failure=CockpitError("No."))
+    assert "f3 quits with exit code 1" in starting(failed).plain
+
+
+@pytest.mark.usefixtures("moved")
+async def test_hints_of_refusals_and_drills_have_the_moved_keys(cockpit: Open) -> None:
+    async with (
+        cockpit(simulation=digits(kill_s=None), size=(120, 40)) as seen,
+        running_drill(seen, "drill pod-kill rank:1"),
+    ):
+        await seen.sees("f7 aborts")
+        await seen.press("2")
+        await seen.sees("drill pod-kill recovering", "f7 aborts")
+        for line, said in (
+            ("drill pod-kill", "Wait for it, or abort it with f7."),
+            ("keep x", "Filter with f5, then type: keep NAME"),
+            ("cluster -", "See the view Fleet: f11"),
+        ):
+            await seen.press("colon", *line, "enter")
+            await seen.until(lambda: said in seen.toasts)  # noqa: B023
+        await seen.press("1", "x")
+        await seen.until(lambda: "Select a pod (f2) or a rank (2) first." in seen.toasts)
+        await seen.press("f7")
+        await seen.sees("Abort the drill?", "Abort (y f7)")
+        await seen.press("f7")
+        await seen.until(lambda: bool(verdicts(seen.app)))
+        await seen.press("colon", *"drill frob", "enter")
+        await seen.until(lambda: "The view of drills lists them all: f1" in seen.toasts)
 
 
 def test_a_key_is_moved_and_the_others_stay() -> None:

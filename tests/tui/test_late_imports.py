@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -46,6 +47,7 @@ KEYS = (
 
 IMPORTS = """
 import json, sys
+from functools import cache
 from importlib import import_module
 from cockpit.cli.screen import late_imports, screen
 
@@ -66,8 +68,13 @@ def printed(*argv: str) -> list[str]:
     return names
 
 
-def imported_in_functions(module: str) -> Iterator[str]:
+@cache
+def imported_in_functions(module: str) -> frozenset[str]:
     """The modules that functions of the module import, without those for types only."""
+    return frozenset(_imported_in_functions(module))
+
+
+def _imported_in_functions(module: str) -> Iterator[str]:
     spec = find_spec(module)
     assert spec is not None
     assert spec.origin is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -88,3 +89,27 @@ async def test_screen_is_drawn_while_pods_do_not_answer_and_the_key_does_not_wai
         assert isinstance(seen.app.screen, Launch)
         await seen.press("escape", "ctrl+s")
         await seen.until(lambda: bool(seen.simulation.ray.submitted))
+
+
+@pytest.mark.parametrize("keys", [("enter", "ctrl+s", "escape"), ("ctrl+s", "down")])
+async def test_order_that_is_being_checked_is_not_launched_once_another_may_be_given(
+    cockpit: Open, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]
+) -> None:
+    go = threading.Event()
+
+    async def preflight(self: SimulatedActions, *args: object, **how: object) -> list[Finding]:
+        await asyncio.to_thread(go.wait, 60)
+        return []
+
+    monkeypatch.setattr(SimulatedActions, "demand", lambda self, spec: Demand())
+    monkeypatch.setattr(SimulatedActions, "preflight", preflight)
+    async with cockpit(size=(100, 40)) as seen:
+        await seen.press("L", *keys[:-1])
+        await seen.sees("Checking the pods")
+        await seen.press(keys[-1])
+        checks = [worker for worker in seen.app.workers if worker.name == "preflight"]
+        go.set()
+        await seen.until(lambda: all(worker.is_finished for worker in checks))
+        assert isinstance(seen.app.screen, Launch)
+        assert "Checking the pods" not in seen.text
+        assert not seen.simulation.ray.submitted

@@ -90,10 +90,10 @@ async def test_hosts_are_listed_as_nodes_and_one_that_has_not_answered_is_not_su
         state = ClusterHealth.UNKNOWN
         seen.app.store.apply(ClusterSeen(at_s=START_S, source="backend", ref=hosts, health=state))
         await seen.press("9")
-        await seen.sees("hosts · 0", "No hosts yet: connecting.")
+        await seen.sees("Hosts · 0", "No hosts yet: connecting.")
         seen.app.store.apply(KubernetesNodesListed(at_s=START_S, source="backend", nodes=nodes))
         seen.app.tick()
-        await seen.sees("hosts · 3", "waiting", CONNECTING, "not ready", lost)
+        await seen.sees("Hosts · 3", "waiting", CONNECTING, "not ready", lost)
         assert [one.node for one in suspects([], nodes)] == ["host-2"]
 
 

@@ -281,6 +281,7 @@ async def test_title_is_the_path_and_a_click_on_its_first_part_goes_back(cockpit
         for opened, title in (
             (("2", "enter"), "─Ranks › Rank 0─"),
             (("4", *":rank 1", "enter"), "─Pods › Rank 1─"),
+            (("4", *":rank rank:0", "enter"), "─Pods › Rank 0─"),
             (("1", *":hang", "enter"), "─Overview › Hang · run digits─"),
             ((*":experiments", "enter"), "─Overview › Experiments─"),
         ):
@@ -291,7 +292,26 @@ async def test_title_is_the_path_and_a_click_on_its_first_part_goes_back(cockpit
             await seen.until(lambda: not isinstance(seen.app.screen, DetailScreen))
 
 
+async def test_click_on_the_key_of_the_other_rank_shows_the_next_one(cockpit: Open) -> None:
+    async with cockpit(size=(120, 40)) as seen:
+        await seen.press("2", "enter")
+        await seen.sees("Ranks › Rank 0")
+        x = seen.text.splitlines()[-1].index("other rank")
+        await seen.pilot.click("KeyBar", offset=(x, 0))
+        await seen.sees("Ranks › Rank 1")
+
+
 async def test_title_in_a_few_lines_is_without_the_path(cockpit: Open) -> None:
     async with cockpit(size=(20, 5)) as seen:
         await seen.press("2", "enter")
         assert seen.text.splitlines()[1].startswith("─Rank 0─")
+
+
+async def test_page_of_a_rank_whose_pod_no_longer_exists_is_opened(cockpit: Open) -> None:
+    async with cockpit() as seen:
+        del seen.app.store.pods["demo-workers-2"]
+        await seen.press(*":rank 1", "enter")
+        await seen.until(lambda: isinstance(seen.app.screen, RankScreen))
+        await seen.press("escape", *":rank 7", "enter")
+        await seen.until(lambda: "There is no rank '7'.\nThe run has ranks 0, 1." in seen.toasts)
+        assert not isinstance(seen.app.screen, RankScreen)

@@ -112,7 +112,7 @@ def test_a_filter_that_is_not_understood_reports_it_and_hides_nothing() -> None:
     assert len(shown.rows) == 16
     assert "there is no column speed" in shown.problem
     shown = rows.rows(store, run, simulation.now_s, Order(text="gpu<fast"))
-    assert "fast is no number" in shown.problem
+    assert "fast is not a number" in shown.problem
 
 
 def test_incomplete_comparisons_are_text_and_equality_uses_the_typed_digits() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+import pytest
+
 from cockpit.config import paths
 from cockpit.tui.commands.commands import matching
 from cockpit.tui.remembered import MOST_COMMANDS, Memory, Remembered
@@ -38,6 +40,33 @@ def test_broken_file_is_replaced(tmp_path: Path) -> None:
     assert memory.now == Remembered()
     memory.change(lambda now: now.with_command("pods"))
     assert Memory(path).now.commands == ("pods",)
+
+
+def test_file_of_another_version_keeps_what_is_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "ui.json"
+    path.write_text('{"commands": ["pods"], "favorites": ["demo"], "columns": 7, "new": {}}')
+    memory = Memory(path)
+    assert memory.now == Remembered(commands=("pods",))
+    memory.change(lambda now: now.with_command("jobs"))
+    assert Memory(path).now.commands == ("pods", "jobs")
+
+
+def test_all_changes_are_kept_where_they_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    memory = Memory(tmp_path / "ui.json")
+    with monkeypatch.context() as full:
+        full.setattr(paths, "replace_file", refused)
+        with pytest.raises(OSError, match="No space"):
+            memory.change(lambda now: now.with_favorite(REF))
+        with pytest.raises(OSError, match="No space"):
+            memory.change(lambda now: now.with_command("pods"))
+    assert memory.now == Remembered(commands=("pods",), favorites=(REF,))
+    memory.change(lambda now: now.with_command("jobs"))
+    assert Memory(tmp_path / "ui.json").now.favorites == (REF,)
 
 
 def test_lists_are_bounded_and_without_duplicates() -> None:

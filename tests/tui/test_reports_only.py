@@ -41,8 +41,8 @@ async def test_the_overview_draws_what_is_reported_the_loss_first(cockpit: Open)
     async with cockpit(at_s=60, size=(120, 40), simulation=reporting()) as seen:
         await seen.sees("train loss (reported)  ● 0.1875", "lr (reported)")
         await seen.sees("epoch      8", "loss       0.1875", "lr         0.01")
-        await seen.sees("its size   69.3 KiB", "it took    489 ms")
-        await seen.sees("last report 6 s ago; no samples of its steps")
+        await seen.sees("ckpt size  69.3 KiB", "ckpt time  489 ms")
+        await seen.sees("last report 6 s ago; this run sends no samples per step")
         assert "waiting for the ranks" not in seen.text
         assert "samples/s" not in seen.text
 

@@ -17,6 +17,7 @@ from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.rows.fields import chosen
 from cockpit.tui.rows.sort import Order
 from cockpit.tui.views.runs.rows import MARKS, RunLine, fields, is_marked, run_lines, text_of
+from cockpit.tui.widgets.table.table import LineTable
 from tests.recorder.test_recorder import record, script
 from tests.tui.conftest import Open
 from tests.tui.simulated import RUN, START_S
@@ -122,7 +123,7 @@ async def test_tags_and_note_are_stored_beside_the_recording(
         await seen.press("r")
         await seen.sees("sweep-3")
         await seen.press("a")
-        await seen.until(lambda: "no recording" in seen.toasts or "has none" in seen.toasts)
+        await seen.until(lambda: "this run is not recorded" in seen.toasts)
         await seen.press("j", "a")
         await seen.press(*"#good first", "enter")
         await seen.sees("good", "first")
@@ -131,6 +132,23 @@ async def test_tags_and_note_are_stored_beside_the_recording(
         assert annotation.read(library.path_of("id-baseline")).note == "first bad#"
         await seen.press("a", *" #(x)", "enter")
         await seen.until(lambda: "cannot be a tag" in seen.toasts)
+
+
+async def test_note_is_stored_with_the_run_for_which_it_was_asked(
+    cockpit: Open, library: Library
+) -> None:
+    baseline, wide = library.path_of("id-baseline"), library.path_of("id-wide")
+    before = annotation.read(wide)
+    async with cockpit(size=(200, 50)) as seen:
+        await seen.press("r")
+        await seen.sees("sweep-3")
+        await seen.press("j", "a", *"#good")
+        # As when the row of the run leaves a filtered table.
+        assert seen.app.screen.query_one("#runs", LineTable).move_to(str(wide))
+        await seen.press("enter")
+        await seen.sees("good")
+        assert annotation.read(baseline) == annotation.parsed("#good")
+        assert annotation.read(wide) == before
 
 
 async def test_two_runs_are_compared_by_settings_and_metrics(

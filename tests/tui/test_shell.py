@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import pty
@@ -11,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from textual.app import App
+from textual.drivers._writer_thread import WriterThread
 
 from cockpit.actions import audit
 from cockpit.actions.cluster import SHELL
@@ -18,7 +21,10 @@ from cockpit.model.cluster import ClusterPattern
 from cockpit.model.error import CockpitError, UnreachableError
 from cockpit.tui.changes import shell
 from cockpit.tui.dialogs.confirm import Confirm
+from cockpit.tui.terminal.backlog import frames_waiting
+from cockpit.tui.terminal.driver import TerminalDriver
 from tests.bench.terminal import Terminal
+from tests.tui.alerting import troubled
 from tests.tui.conftest import Open
 from tests.tui.local_shell import LocalShell
 from tests.tui.simulated_kubernetes import kube
@@ -128,6 +134,41 @@ async def test_a_pod_without_a_shell_reports_it_and_the_screen_stays(cockpit: Op
         await seen.press("4", "x")
         await seen.until(lambda: "A scripted pod has no shell." in seen.toasts)
         await seen.sees("Pods · 7")
+
+
+async def test_key_that_is_pressed_twice_opens_one_shell(cockpit: Open) -> None:
+    simulation, terminal = kube(), LocalShell(["cat"], 24, 80)
+    simulation.backend.shell = lambda argv, rows, columns: terminal
+    async with cockpit(simulation=simulation) as seen:
+        await seen.press("4")
+        seen.app.lent = True  # to the shell of the first key
+        await seen.press("x")
+        await seen.until(lambda: terminal.closed)
+        assert seen.app.lent
+        seen.app.lent = False
+
+
+async def test_writes_while_the_terminal_is_lent_do_not_pile_up() -> None:
+    driver = TerminalDriver(App())
+    writer = driver._writer_thread = WriterThread(io.StringIO())
+    writer.start()
+    writer.stop()  # as Textual does while another program has the terminal
+    driver.write("a bell")  # at the 31st, the event loop would wait forever
+    assert not frames_waiting(driver)
+
+
+async def test_bell_of_an_alert_waits_until_the_terminal_is_back(
+    cockpit: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rung: list[str] = []
+    async with cockpit(simulation=troubled()) as seen:
+        monkeypatch.setattr(seen.app, "ring", rung.append)
+        seen.app.lent = True
+        await seen.advance(140)
+        assert not rung
+        seen.app.lent = False
+        seen.app.tick()
+        assert rung
 
 
 def test_shell_on_a_real_terminal_restores_it(tmp_path: Path) -> None:

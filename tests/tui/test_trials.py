@@ -16,6 +16,7 @@ from cockpit.tui.changes.actions import Connection
 from cockpit.tui.dialogs.reading import Reading
 from cockpit.tui.rows.sort import Order
 from cockpit.tui.views.trials.rows import TrialRows
+from cockpit.tui.widgets.table.table import LineTable
 from tests.tui.conftest import Open, Seen
 from tests.tui.simulated import START_S, Simulation
 from tests.tui.test_app_snapshots import Compare, shown
@@ -157,6 +158,21 @@ async def test_the_table_follows_the_trials(cockpit: Open) -> None:
         await seen.sees("6 running", "2 pending")
         await seen.advance(60)
         await seen.sees("4 running", "1 error", "1 terminated", "best val_loss (min)")
+
+
+async def test_table_has_the_focus_whenever_there_are_trials(cockpit: Open) -> None:
+    async with cockpit(at_s=10, size=(120, 30), simulation=tuned()) as seen:
+        await press(seen, "7")
+        await seen.sees("No Tune trials yet")
+        table = seen.app.screen.query_one("#trials", LineTable)
+        await seen.advance(36)
+        await seen.until(lambda: table.has_focus)
+        seen.app.store.experiments.clear()
+        await seen.advance(38)
+        await seen.sees("No Tune trials yet")
+        await seen.until(lambda: not table.has_focus)
+        await seen.advance(60)
+        await seen.until(lambda: table.has_focus)
 
 
 @pytest.fixture

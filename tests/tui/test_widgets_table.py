@@ -264,6 +264,22 @@ async def test_other_columns_start_afresh() -> None:
         assert len(table.rows) == 2
 
 
+async def test_cursor_stays_on_its_row_when_the_columns_change() -> None:
+    table = LineTable(COLUMNS)
+    async with Stage(table).run_test(size=(80, 12)) as pilot:
+        table.set_rows(some(30))
+        table.move_to("worker-020")
+        table.set_columns(COLUMNS[:2])
+        table.set_rows(some(30))
+        await pilot.pause()
+        assert table.cursor_key == "worker-020"
+        assert any("worker-020" in line for line in lines(table))
+        table.set_columns(COLUMNS)
+        table.forget()
+        table.set_rows(some(30))
+        assert table.cursor_key == "worker-000", "that of another cluster may be called the same"
+
+
 async def test_wide_characters_keep_the_columns_aligned() -> None:
     table = LineTable((Column("a", "A", width=6), Column("b", "B")))
     async with Stage(table).run_test(size=(40, 6)) as pilot:

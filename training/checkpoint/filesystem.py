@@ -7,13 +7,15 @@ there too.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import gettempdir, mkdtemp
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -42,6 +44,10 @@ SWITCHES = ("allow_bucket_creation", "force_virtual_addressing")
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 PROBE = ".storage_probe"
+COPY = "cockpit-restored-"
+"""The prefix of temporary directories."""
+YOUNG_S = 60.0
+"""A temporary directory is not locked yet in the moment in which it is made."""
 
 
 class StorageUnusable(Stop):
@@ -157,6 +163,37 @@ def size_bytes(filesystem: Any, directory: str) -> int:
 
 
 @contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """A directory for a copy of a checkpoint. Copies that killed processes have left are removed.
+
+    A process locks its own: the file system may be shared by containers, which do not see each
+    other's processes.
+    """
+    for old in Path(gettempdir()).glob(f"{COPY}*"):
+        with suppress(OSError):  # another user's, locked, or removed by another rank
+            if time.time() - old.stat().st_mtime > YOUNG_S:
+                with _locked(old):
+                    shutil.rmtree(old)
+    directory = Path(mkdtemp(prefix=COPY))
+    try:
+        with _locked(directory):
+            yield directory
+    finally:
+        shutil.rmtree(directory)
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Raises BlockingIOError if another process has locked it."""
+    held = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(held)
+
+
+@contextmanager
 def on_disk(filesystem: Any, directory: str) -> Iterator[str]:
     """A directory on this host with the files of another one, which is itself if it is local.
 
@@ -165,20 +202,17 @@ def on_disk(filesystem: Any, directory: str) -> Iterator[str]:
     if isinstance(filesystem, LocalFileSystem):
         yield directory
         return
-    copy = mkdtemp(prefix="checkpoint-")
-    try:
+    with temporary_directory() as copy:
         if not exists(filesystem, directory):
             raise FileNotFoundError(f"{shown(filesystem, directory)} does not exist")
         try:
-            copy_files(directory, copy, source_filesystem=filesystem)
+            copy_files(directory, str(copy), source_filesystem=filesystem)
         except FileNotFoundError:
             raise
         except OSError as error:  # which does not name the object
             place = shown(filesystem, directory)
             raise OSError(f"{place} cannot be read: {reason(place, error)}") from error
-        yield copy
-    finally:
-        shutil.rmtree(copy)
+        yield str(copy)
 
 
 def _s3_options(path: str, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:

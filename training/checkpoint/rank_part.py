@@ -42,11 +42,23 @@ def write(
             elif isinstance(state, memoryview):
                 written.write(state)
             else:
-                torch.save(state, cast("IO[bytes]", written))
+                _save(state, written)
         files.append(File(name, written.size_bytes, written.sha256.hexdigest()))
     own = Manifest(rank, world_size, step, tuple(files))
     target = f"{directory}/{manifest.name(rank)}"
     write_at_once(filesystem, target, own.encode())
+
+
+def _save(state: Any, written: _Digested) -> None:
+    """Raises OSError if a write fails: torch's own error about the unfinished file would hide it,
+    and with it what can be tried again.
+    """
+    try:
+        torch.save(state, cast("IO[bytes]", written))
+    except RuntimeError:
+        if written.failed is not None:
+            raise written.failed from None
+        raise
 
 
 class _Digested:
@@ -56,10 +68,15 @@ class _Digested:
         self._stream = stream
         self.size_bytes = 0
         self.sha256 = hashlib.sha256()
+        self.failed: OSError | None = None
 
     def write(self, data: Any) -> int:
         self.sha256.update(data)
-        self._stream.write(data)
+        try:
+            self._stream.write(data)
+        except OSError as error:
+            self.failed = error
+            raise
         self.size_bytes += len(data)
         return len(data)
 

@@ -49,7 +49,7 @@ class DataSettings:
         at_least=0.0,
         at_most=0.9,
     )
-    split_seed: int = setting(0, "seed of the choice of the validation set")
+    split_seed: int = setting(0, "seed of the choice of the validation set", at_least=0)
     download: bool = setting(False, "cifar: download it if it is not at data_path")
     shape: str = setting(
         "3x224x224", "synthetic and pictures: shape of an example: channels x height x width"

@@ -34,7 +34,8 @@ Block = dict[str, NDArray[Any]]
 """The columns of a task's examples: "number", "inputs" and "targets"; or "wrong", a sentence."""
 
 LARGEST_BLOCK = 1024
-"""The minimum number of examples of a task: the first batch waits for a whole block."""
+"""The maximum number of examples of a task, unless a batch has more: the first batch waits for a
+whole block."""
 
 TASKS_OF_A_DATASET = 256
 """A Dataset takes a moment to start, and contains the numbers of all of its tasks: short epochs

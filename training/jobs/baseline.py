@@ -2,7 +2,7 @@
 
     python -m training.jobs.baseline --epochs 20
 
-On a Ray cluster it takes one CPU or GPU of a worker node; elsewhere it does not need Ray.
+On a Ray cluster it uses one CPU or GPU of a node that has one free; elsewhere it does not need Ray.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ On several hosts that share a storage path, run the same command on each of them
         --rdzv-id digits -m training.jobs.ddp_torchrun --storage-path /shared --run-name digits
 
 On a Ray cluster (launched by cockpit, or with RAY_ADDRESS set) it runs a torchrun agent on each
-worker node, which starts the ranks there.
+node whose CPUs or GPUs it reserves; the agents start the ranks.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from training.data.examples import NoData
 from training.jobs import job
 from training.jobs.plain import Plain, end, named, work
 from training.loop.world import torchrun
@@ -45,6 +46,8 @@ def rank(settings: Settings) -> dict[str, Any]:
         world = torchrun(settings.gpu, settings.timeout_s)
         name = world.gather_all(settings.run_name or f"ddp_torchrun-{run_id()}")[0]
         return work(replace(settings, workers=world.size, run_name=name), world, replicated)
+    except NoData:  # of this rank alone
+        raise
     except Stop as why:
         return {"stopped": str(why)}
     finally:

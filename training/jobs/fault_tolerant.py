@@ -38,8 +38,9 @@ class Settings(OnRay):
 
 
 UNUSED = (
-    *("comm_hook", "hierarchical", "static_graph", "compile", "channels_last"),
-    *("activation_checkpointing", "mlflow", "register_as", "loader_workers", "memory_every_steps"),
+    *("comm_hook", "hierarchical", "bucket_mb", "static_graph", "compile", "channels_last"),
+    *("activation_checkpointing", "attention", "mlflow", "register_as", "loader_workers"),
+    "memory_every_steps",
 )
 """Settings that this job does not have the code for."""
 

@@ -145,7 +145,8 @@ def _watch(
             telemetry.on_events(_take_events(agents))
         for one in done:
             results[one] = ray.get(one)
-            if "failed" in results[one]:
+            # A rank's result has its number. An agent that did not start keeps the others waiting.
+            if "failed" in results[one] or "rank" not in results[one]:
                 return results[one]
     return next((result for result in results.values() if result.get("rank", 0) == 0), {})
 

@@ -12,6 +12,8 @@ from training.settings import setting
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]i?)?B?")
 _UNITS = {None: 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {f"{unit}i": 1024**power for power, unit in enumerate("KMGT", start=1)}
+_ROUNDING = 1e-6
+"""A quotient of floats may be a little less than the number that it means: 0.6 / 0.2."""
 
 
 @dataclass(frozen=True)
@@ -77,5 +79,7 @@ def scaling(settings: Placement, takes: str) -> dict[str, Any]:
 
 def per_node(each: Mapping[str, float], there: Mapping[str, float], *, strict_spread: bool) -> int:
     """How many ranks with these resources fit on one node."""
-    fit = min((int(there.get(name, 0) / amount) for name, amount in each.items()), default=0)
+    fit = min(
+        (int(there.get(name, 0) / amount + _ROUNDING) for name, amount in each.items()), default=0
+    )
     return min(fit, 1) if strict_spread else fit

@@ -14,6 +14,7 @@ import torch
 from training.checkpoint.filesystem import joined, located, probe, size_bytes
 from training.checkpoint.in_folder import FolderCheckpoints
 from training.checkpoint.storage import RunDirectory
+from training.data.examples import NoData
 from training.loop.evaluate import summary
 from training.loop.settings import TrainSettings, best
 from training.loop.train import Parallelizer, train
@@ -39,7 +40,8 @@ class Plain(TrainSettings):
 
 def work(settings: TrainSettings, world: World, spread: Parallelizer) -> dict[str, Any]:
     """Train as a rank, with checkpoints in the run's directory. Returns the message of a Stop, or
-    the loop's reason for stopping.
+    the loop's reason for stopping. Raises NoData if only this rank cannot read its examples: the
+    others would fail for the lack of a rank that returned, and hide why.
     """
     if world.device.type == "cpu":
         torch.set_num_threads(1 if world.size > 1 else torch.get_num_threads())
@@ -69,6 +71,9 @@ def work(settings: TrainSettings, world: World, spread: Parallelizer) -> dict[st
         if world.rank == 0 and "stopped" not in result:
             publish(settings, candidates(where, result))
     except Stop as why:
+        # Before training, when all ranks check, it is no NoData: the others wait for this rank.
+        if isinstance(why, NoData) and world.size > 1:
+            raise
         result = {"stopped": str(why)}
     return {**result, "rank": world.rank, "folder": where.shown(where.path)}
 

@@ -88,7 +88,7 @@ def metrics(
     return found | {
         "accuracy": score.accuracy,
         "held_out_loss": score.loss,
-        "loss": progress.mean_loss,
+        "loss": float(world.mean(progress.mean_loss)),
         "epoch": progress.epochs,
         "step": float(progress.step),
     }

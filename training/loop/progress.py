@@ -59,9 +59,9 @@ class Progress:
         return self.epoch + self.batch / self.steps
 
     @property
-    def mean_loss(self) -> float:
-        """The mean of the current epoch, on this rank."""
-        return float(self.epoch_loss) / max(1, self.batch)
+    def mean_loss(self) -> Tensor:
+        """The mean of the current epoch, on this rank and its device."""
+        return self.epoch_loss / max(1, self.batch)
 
     def end_step(self, loss: Tensor) -> None:
         self.step, self.batch = self.step + 1, self.batch + 1

@@ -24,7 +24,7 @@ class RunSettings:
         at_least=0,
     )
     seed: int = setting(
-        0, "seed of the model, the order of the data, and each rank's random numbers"
+        0, "seed of the model, the order of the data, and each rank's random numbers", at_least=0
     )
     gpu: str = setting(
         "auto", "use GPUs; auto: if there is one for each worker", ("auto", "true", "false")

@@ -218,8 +218,10 @@ class _Teller:
         from training.bench.environment import recorded
 
         try:
-            settings = asdict(self._settings)
-            settings["mlflow"] = without_credentials(self._settings.mlflow)
+            settings = {
+                name: without_credentials(value) if isinstance(value, str) else value
+                for name, value in asdict(self._settings).items()
+            }
             client.log_dict(self.id, {"settings": settings}, SETTINGS)
             client.log_dict(self.id, recorded(os.environ), ENVIRONMENT)
         except Exception as error:  # noqa: BLE001 - of the store, whose clients have their own

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 class ConvNet(nn.Module):
     """Two blocks of two convolutions each, then a linear layer.
 
-    No batch norm: its running statistics would differ from rank to rank, and the evaluation of
-    one rank would not be that of another.
+    No batch norm: it uses the statistics of a rank's own part of the batch, so that the result
+    would depend on the number of ranks.
     """
 
     def __init__(

@@ -75,13 +75,16 @@ class Sharded(Whole):
         self._full = sharding.checkpoint_form == "full"
         self.casts_itself = lower is not None
         self._named = named(model)
-        saved = model.state_dict()
+        # Not by name: a block that is computed again has another one outside of a state_dict.
+        saved = set(map(id, model.state_dict(keep_vars=True).values()))
         self._statistics = [
             buffer
-            for name, buffer in model.named_buffers()
-            if name in saved and buffer.is_floating_point()
+            for buffer in model.buffers()
+            if id(buffer) in saved and buffer.is_floating_point()
         ]
         model.register_forward_pre_hook(self._evaluated)
+        if settings.ema_decay and not sharding.reshard_after_forward:
+            model.register_forward_hook(self._free_averages)
         if world.rank == 0:
             own = sum(_local(item).nbytes for item in model.parameters())
             whole = sum(item.numel() * item.element_size() for item in model.parameters())
@@ -142,6 +145,15 @@ class Sharded(Whole):
     def _evaluated(self, module: nn.Module, inputs: Any) -> None:
         if not module.training:
             self._agree_on_statistics()
+
+    def _free_averages(self, module: nn.Module, inputs: Any, answers: Any) -> None:
+        """Only a backward pass frees the weights here: without one, the next step would compute
+        with those of the evaluation, which are the moving average.
+        """
+        if not module.training:
+            for part in module.modules():
+                if isinstance(part, FSDPModule):
+                    part.reshard()
 
     @torch.no_grad()
     def _agree_on_statistics(self) -> None:

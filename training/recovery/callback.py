@@ -39,6 +39,7 @@ class RecoveryCallback(
     def __init__(self) -> None:
         self._spares: Spares | None = None
         self._kept = Counter[str]()
+        self._asked: dict[str, tuple[float, int]] = {}
         self._imported = libraries.imported()
         """By the driver, in which this is created."""
         self._has_hook = self._fork = False
@@ -115,14 +116,21 @@ class RecoveryCallback(
             self._growth.saved()
 
     @guarded
+    def after_worker_group_start(self, worker_group: Any) -> None:
+        """Also of a group whose ranks do not meet: its processes were spares in all attempts but
+        the first.
+        """
+        if self._has_hook:
+            self._use(worker_group.get_workers())
+
+    @guarded
     def after_worker_group_training_start(self, worker_group: Any) -> None:
         self._group = worker_group
         workers = worker_group.get_workers()
         self._ranks = Counter(item.metadata.node_id for item in workers)
         if self._has_hook:
-            self._use(workers)  # they were spares, in all attempts but the first
             resources = worker_group.get_resources_per_worker()
-            self._spares = Spares(workers, resources, self._kept, self._fork)
+            self._spares = Spares(workers, resources, self._kept, self._asked, self._fork)
 
     @guarded
     def after_replica_group_start(self, replica_group: Any) -> None:

@@ -98,7 +98,7 @@ def main(argv: Sequence[str]) -> None:
     """Have the worker forked that `argv` (a script and its arguments) describes, or become it."""
     given = dict(item.split("=", 1) for item in argv if "=" in item)
     if raylet := given.get("--raylet-name"):
-        with suppress(OSError, subprocess.SubprocessError):
+        with suppress(OSError, subprocess.SubprocessError, ValueError):
             directory = directory_of(Path(raylet).parent.parent)  # of Ray's session
             if _ask(directory, argv):
                 return
@@ -314,6 +314,7 @@ def _fork(client: socket.socket, request: Request) -> int | None:
             with suppress(OSError):  # the client has ended
                 client.send(str(pid).encode())
         return pid
+    request.close()
     return None
 
 

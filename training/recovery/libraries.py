@@ -16,6 +16,7 @@ from training.recovery import fork_safety
 
 _NAMESPACE = b"cockpit"
 _ANSWER_S = 5.0
+_FORK = "fork"
 
 OMP = "OMP_NUM_THREADS"
 """Ray sets it for a rank just before its first task, by its CPUs. torch and NumPy read it when they
@@ -107,24 +108,28 @@ def _decoded(text: bytes | None) -> Libraries | None:
     return Libraries(**json.loads(text)) if text else None
 
 
-def announce(node: str, is_fork: bool) -> None:
-    """In a new process on the node: it is ready, as a fork of the fork server or without one."""
+def announce(is_fork: bool) -> None:
+    """In a new process of the job: it is ready, as a fork of the fork server or without one."""
+    import ray
     from ray.experimental.internal_kv import _internal_kv_put
 
-    key = _key(_job(), "nodes", node)
-    _internal_kv_put(key, b"fork" if is_fork else b"", overwrite=True, namespace=_NAMESPACE)
+    context = ray.get_runtime_context()
+    how = _FORK if is_fork else "own"
+    key = _key(_job(), "nodes", context.get_node_id(), how, context.get_worker_id())
+    _internal_kv_put(key, b"", overwrite=True, namespace=_NAMESPACE)
 
 
-def announced() -> dict[str, bool]:
-    """Return the nodes that have a process of the job: whether the newest one is a fork."""
-    from ray.experimental.internal_kv import _internal_kv_get, _internal_kv_list
+def announced() -> dict[str, list[bool]]:
+    """Return the processes of the job that have started, by node: whether each is a fork."""
+    from ray.experimental.internal_kv import _internal_kv_list
 
     prefix = _key(_job(), "nodes", "")
     keys: list[bytes] = _internal_kv_list(prefix, namespace=_NAMESPACE)
-    return {
-        key.removeprefix(prefix).decode(): bool(_internal_kv_get(key, namespace=_NAMESPACE))
-        for key in keys
-    }
+    found = dict[str, list[bool]]()
+    for key in keys:
+        node, how, _ = key.removeprefix(prefix).decode().split("/")
+        found.setdefault(node, []).append(how == _FORK)
+    return found
 
 
 def _key(*path: str) -> bytes:

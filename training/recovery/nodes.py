@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 
 import ray
 
+from training.jobs.placement import per_node
+
 ANSWER_S = 2.0
 """How long a raylet may take to respond."""
 _PROBES = 32
@@ -26,10 +28,7 @@ class Node:
     def room(self, resources: Mapping[str, float]) -> int:
         """How many ranks with these resources fit into its resources."""
         wanted = {name: amount for name, amount in resources.items() if amount > 0}
-        return min(
-            (int(self.resources.get(name, 0) // amount) for name, amount in wanted.items()),
-            default=0,
-        )
+        return per_node(wanted, self.resources, strict_spread=False)
 
 
 def alive() -> list[Node]:

@@ -18,6 +18,9 @@ IMPORTS_BYTES = 512 << 20
 CHECK_EVERY_S = 2.0
 """How often the controller checks for nodes without spares."""
 
+SECOND_S = 30.0
+"""How long after the start of an attempt its second spare for each rank is made."""
+
 CPU_SHARE = 0.2
 """The share of a CPU that a fork server's imports use while ranks want the CPU."""
 
@@ -28,7 +31,7 @@ START_S = 40.0
 """How long a worker waits for a fork server, less than Ray waits for the worker (60 s)."""
 
 MAKE_S = 60.0
-"""How long the controller waits for the first process of a node before it asks for another."""
+"""How long the controller waits for a spare process to start before it asks for another."""
 
 UNUSED_S = 30.0
 """How long a fork server remains without a worker of its own."""

@@ -28,7 +28,7 @@ from ray.util.placement_group import NODE_ID_LABEL_KEY
 from training.recovery import forkserver, libraries
 from training.recovery.imports import import_all, missing, reserved_memory
 from training.recovery.nodes import ANSWER_S, Node, alive, available, dying
-from training.recovery.settings import CHECK_EVERY_S, KEEP_S, MAKE_S
+from training.recovery.settings import CHECK_EVERY_S, KEEP_S, MAKE_S, SECOND_S
 
 log = logging.getLogger(__name__)
 
@@ -61,21 +61,25 @@ class Spares:
         workers: Sequence[Any],
         resources: Mapping[str, float],
         kept: Counter[str],
+        asked: dict[str, tuple[float, int]],
         fork: bool,
     ) -> None:
         """Start, and wait for the ranks' imports.
 
         `resources` are those of one rank. `kept` counts the spares by node id, over all worker
-        groups of the run. With `fork`, each node forks them, which costs so little that there are
-        two for each rank: a second failure soon after a restart finds some too.
+        groups of the run; `asked` has the nodes that start a spare: since when, and how many
+        processes had started there before. With `fork`, each node forks them, which costs so little
+        that there are two for each rank: a second failure soon after a restart finds some too. The
+        second ones come SECOND_S later, because a run that has just started has the most to lose.
         """
         self._workers = workers
         self._resources = dict(resources)
         self._kept = kept
         self._fork = fork
-        self._forks: dict[str, bool] = {}
-        """Nodes with a process of the run: whether it is a fork."""
-        self._asked_s: dict[str, float] = {}
+        self._started: dict[str, list[bool]] = {}
+        """The processes of the run by node: whether each is a fork."""
+        self._asked = asked
+        self._second_s = time.monotonic() + SECOND_S
         self._end = threading.Event()
         threading.Thread(target=self._run, name="spares", daemon=True).start()
 
@@ -105,32 +109,46 @@ class Spares:
         return None
 
     def _check(self, found: Loaded) -> None:
-        """A node that joins, such as a replacement, gets spares too."""
-        nodes = alive()
-        if self._fork and any(node.id not in self._forks for node in nodes):
-            self._forks = libraries.announced()
-        for node in nodes:
-            room = min(node.room(self._resources), len(self._workers))
-            if self._fork and room and node.id not in self._forks and self._is_being_made(node):
+        """Ask each node that lacks a spare for one. A node that joins, such as a replacement, too.
+
+        One after the other on each node: their starts take CPU time, and a raylet may drop a
+        request that comes too early.
+        """
+        nodes = {node.id: node for node in alive() if node.room(self._resources)}
+        for name in self._asked.keys() - nodes.keys():
+            del self._asked[name]
+        if self._asked or nodes.keys() - self._started:
+            self._started = libraries.announced()
+        may_be_second = self._fork and time.monotonic() >= self._second_s
+        for node in nodes.values():
+            if self._end.is_set():  # a lost node may not answer, and the next attempt has begun
+                return
+            if self._is_starting(node):
                 continue
-            if room * (2 if self._forks.get(node.id) else 1) <= self._kept[node.id]:
+            each = 2 if may_be_second and any(self._started.get(node.id, ())) else 1
+            wanted = each * min(node.room(self._resources), len(self._workers))
+            if wanted <= self._kept[node.id]:
                 continue
             try:
-                _ask(node, found.runtime_env)  # one at each check: their starts take CPU time too
+                _ask(node, found.runtime_env)
             except grpc.RpcError:
                 log.debug("node %s does not start a spare process", node.id, exc_info=True)
             else:
                 self._kept[node.id] += 1
+                started = len(self._started.get(node.id, ()))
+                self._asked[node.id] = (time.monotonic(), started)
 
-    def _is_being_made(self, node: Node) -> bool:
-        """Return whether the first process of a node has been asked for; its fork server starts
-        then. If there is still none after MAKE_S, it is asked for again.
-        """
-        now_s = time.monotonic()
-        if now_s - self._asked_s.get(node.id, float("-inf")) < MAKE_S:
+    def _is_starting(self, node: Node) -> bool:
+        """Return whether a spare of the node still starts. After MAKE_S it counts as dropped."""
+        if node.id not in self._asked:
+            return False
+        asked_s, before = self._asked[node.id]
+        has_started = len(self._started.get(node.id, ())) > before
+        if not has_started and time.monotonic() - asked_s < MAKE_S:
             return True
-        self._asked_s[node.id] = now_s
-        self._kept[node.id] = 0
+        del self._asked[node.id]
+        if not has_started:
+            self._kept[node.id] = max(0, self._kept[node.id] - 1)
         return False
 
 
@@ -197,7 +215,7 @@ def preload() -> None:
                 if is_reserved:
                     os.environ.update({**found.variables, **os.environ})
                     import_all(names)  # at full speed: it may be a rank that the run waits for
-        libraries.announce(ray.get_runtime_context().get_node_id(), is_fork)
+        libraries.announce(is_fork)
     except Exception:
         log.warning("nothing was imported beforehand; the run continues", exc_info=True)
 

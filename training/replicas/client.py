@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import queue
+import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -29,6 +31,8 @@ class QuorumClient:
         self._answers: queue.SimpleQueue[Decision | None] = queue.SimpleQueue()
         self._broken = 0
         """The newest quorum that has lost a member."""
+        self.on_lost: Callable[[int], None] = lambda number: None
+        """Called with the number of a quorum that has lost a member, on a thread of this client."""
         self._thread = threading.Thread(target=self._read, name="quorum", daemon=True)
         self._thread.start()
 
@@ -41,6 +45,8 @@ class QuorumClient:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # `close` alone leaves it to the reader
         self._socket.close()
 
     def join(self, address: str) -> Decision:
@@ -93,6 +99,7 @@ class QuorumClient:
                         self._answers.put(decision)
                     case Lost() as lost:
                         self._broken = max(self._broken, lost.number)
+                        self.on_lost(lost.number)
         except OSError:
             pass  # the end of the connection, which `_ask` reports
         finally:

@@ -1,7 +1,8 @@
 """The server of a quorum: one for a run, next to Ray Train's controller.
 
 A replica is connected for as long as its process lives: the kernel closes the connection of a
-killed process at once, and keep-alive probes detect a lost host.
+killed process at once, and a lost host does not acknowledge what the kernel sends: data or
+keep-alive probes.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from types import TracebackType
 
 from torch._C._distributed_c10d import TCPStore
 
-from training.connection import Address, Listener, new_token, on_host, receive, send
+from training.connection import Address, Listener, keep_alive, new_token, on_host, receive, send
 from training.replicas.membership import Decision, Lost, Member, Membership, Quorum
 from training.replicas.messages import Join, Message, QuorumAddress, Refuse, Vote, decode, encode
 
 log = logging.getLogger(__name__)
 
 CHECK_EVERY_S = 0.5
-KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 2), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 3))
-"""A host that does not answer is lost after 5 s."""
+LOST_S = 5
+"""After that a host that does not answer is lost."""
 
 
 class QuorumServer:
@@ -42,7 +43,15 @@ class QuorumServer:
         self._numbers = itertools.count(1)
         self._end = threading.Event()
         # The rendezvous of the replicas' process groups: it outlives each of them.
-        self._store = TCPStore(host, 0, is_master=True, wait_for_workers=False)
+        # It would listen on all addresses of the host.
+        at = socket.create_server((host, 0))
+        self._store = TCPStore(
+            host,
+            at.getsockname()[1],
+            is_master=True,
+            wait_for_workers=False,
+            master_listen_fd=at.detach(),
+        )
         listening, token = on_host(host), new_token()
         self.address = QuorumAddress(
             Address(host, listening.getsockname()[1], token), self._store.port
@@ -88,9 +97,9 @@ class QuorumServer:
 
     def _serve(self, link: socket.socket) -> None:
         link.settimeout(None)
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in KEEP_ALIVE:
-            link.setsockopt(socket.IPPROTO_TCP, option, value)
+        keep_alive(link, LOST_S)
+        # No probe is sent while data is not acknowledged; this limits that, in ms (man 7 tcp).
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1_000 * LOST_S)
         with self._lock:
             if self._end.is_set():
                 return

@@ -11,6 +11,7 @@ from training.connection import (
     Address,
     Listener,
     connected,
+    keep_alive,
     on_host,
     receive,
     received,
@@ -18,8 +19,11 @@ from training.connection import (
 )
 
 CONNECT_S = 30.0
+LOST_S = 5
+"""After that the host of the replica that has the state is lost: the others wait for this one."""
 PUBLISH_S = 120.0
 """How long a request waits for the state of its quorum."""
+PART_BYTES = 1 << 26
 
 
 class HealError(Exception):
@@ -61,7 +65,8 @@ class Snapshots:
                 return  # the quorum has changed again, and the request with it
             state = self._state
         send(link, {"size_bytes": len(state), "sha256": hashlib.sha256(state).hexdigest()})
-        link.sendall(state)
+        for at in range(0, len(state), PART_BYTES):  # the timeout is that of one call
+            link.sendall(memoryview(state)[at : at + PART_BYTES])
 
 
 def fetch(address: str, token: bytes, number: int) -> bytes:
@@ -70,6 +75,7 @@ def fetch(address: str, token: bytes, number: int) -> bytes:
     try:
         with connected(Address(host, int(port), token), timeout_s=CONNECT_S) as link:
             link.settimeout(PUBLISH_S)
+            keep_alive(link, LOST_S)
             send(link, {"quorum": number})
             head = receive(link)
             state = received(link, int(head["size_bytes"]))

@@ -20,6 +20,7 @@ import training
 from training.loop import recipe
 from training.loop.progress import COUNTS, MADE
 from training.loop.recipe import Made
+from training.loop.tracking import without_credentials
 from training.parallel.single_device import AVERAGE, MODEL
 from training.serving.weights import Weights, fill_from_whole
 
@@ -54,7 +55,7 @@ def save(weights: Weights, directory: Path) -> None:
                 code_paths=[str(code)],
                 signature=signature(weights.made),
                 # Named here: to infer them, MLflow loads the model in another process.
-                pip_requirements=[*requirements()],
+                pip_requirements=[*requirements(weights.made.model.model)],
                 metadata={"model": weights.made.model.model, "step": weights.made.step},
             )
 
@@ -63,7 +64,10 @@ def write(weights: Weights, directory: Path) -> None:
     """Write what `read` reads, with the moving average as the weights."""
     made = weights.made
     described = {
-        "data": vars(made.data),
+        "data": {
+            name: without_credentials(value) if isinstance(value, str) else value
+            for name, value in vars(made.data).items()
+        },
         "model": vars(made.model),
         "shape": made.shape,
         "classes": made.classes,
@@ -93,10 +97,10 @@ def signature(made: Made) -> Any:
     return ModelSignature(inputs=Schema([takes]), outputs=Schema([gives]))
 
 
-def requirements() -> tuple[str, ...]:
+def requirements(model: str) -> tuple[str, ...]:
     """Of the packages that are installed here, without torch's local version."""
     found = []
-    for name in PACKAGES:
+    for name in (*PACKAGES, *(["torchvision"] if model.startswith("resnet") else [])):
         try:
             found.append(f"{name}=={version(name).partition('+')[0]}")
         except PackageNotFoundError:

@@ -93,15 +93,20 @@ def _log(uri: str, settings: RunSettings, best: Candidate) -> None:
         weights = loaded(best.name, Path(directory), torch.device("cpu"))
     run = client.get_run(run_id)
     step = str(weights.made.step)
-    if run.data.tags.get(LOGGED_STEP) == step:
-        return
-    with TemporaryDirectory(prefix="model-") as folder:
-        save(weights, Path(folder) / ARTIFACT)
-        client.log_artifacts(run_id, str(Path(folder) / ARTIFACT), ARTIFACT)
-    print(f"logged the model of {best.name} (step {step}) to MLflow", flush=True)
-    if settings.register_as:
+    if run.data.tags.get(LOGGED_STEP) != step:
+        with TemporaryDirectory(prefix="model-") as folder:
+            save(weights, Path(folder) / ARTIFACT)
+            client.log_artifacts(run_id, str(Path(folder) / ARTIFACT), ARTIFACT)
+        client.set_tag(run_id, LOGGED_STEP, step)
+        print(f"logged the model of {best.name} (step {step}) to MLflow", flush=True)
+    if settings.register_as and not _is_registered(client, settings.register_as, run_id, step):
         _register(client, settings.register_as, run, weights, best.metrics)
-    client.set_tag(run_id, LOGGED_STEP, step)
+
+
+def _is_registered(client: Any, name: str, run_id: str, step: str) -> bool:
+    """A finished run that is launched again registers its model once under each name."""
+    versions = client.search_model_versions(f"run_id = '{run_id}'")
+    return any(item.name == name and item.tags.get("step") == step for item in versions)
 
 
 def _register(

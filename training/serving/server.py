@@ -18,7 +18,6 @@ from training.loop.world import device
 from training.serving.registry import source
 from training.serving.request import Asked, Refused, Sampling, asked, largest_bytes, wanted
 from training.serving.weights import Weights
-from training.stop import Stop
 
 
 @dataclass(frozen=True)
@@ -93,14 +92,17 @@ class Server:
         return [(answer, weights.made.step) for answer in answers]
 
     def _watch(self) -> None:
+        known = self._weights.checkpoint
         while not self._ended.wait(self._poll_s):
             try:
-                newer = self._run.newest(self._device, self._weights.checkpoint)
-            except (OSError, Stop) as why:
+                newer = self._run.newest(self._device, known)
+            # Of any kind, such as a GPU without memory for both models: it is tried again.
+            except Exception as why:  # noqa: BLE001
                 print(f"a newer checkpoint is not used: {why}", flush=True)
                 continue
             if newer is None:
                 continue
+            known = newer.checkpoint
             if (newer.made.shape, newer.made.classes) != (
                 self._weights.made.shape,
                 self._weights.made.classes,

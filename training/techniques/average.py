@@ -54,7 +54,10 @@ class Average:
 
     @torch.no_grad()
     def load(self, state: dict[str, Any]) -> None:
-        """From the same model. If none was saved, it starts with the model's weights."""
-        self._steps = state.get("steps", 0)
-        for averaged, value in zip(self._average, state.get("average", self._learnt), strict=True):
+        """From the same model. If none was saved, it starts with the model's weights; one that was
+        saved is left out if there is none now.
+        """
+        saved = state if self._learnt else {}
+        self._steps = saved.get("steps", 0)
+        for averaged, value in zip(self._average, saved.get("average", self._learnt), strict=True):
             averaged.copy_(value)

@@ -24,14 +24,23 @@ from training.techniques.precision import LOWER
 from training.techniques.settings import NetworkSettings
 
 
-def install(ddp: DistributedDataParallel, settings: NetworkSettings, world: World) -> None:
-    """The hook that the settings select; without one DDP is unchanged. One rank sends nothing."""
+def install(ddp: DistributedDataParallel, settings: TrainSettings, world: World) -> None:
+    """The hook that the settings select; without one DDP is unchanged. One rank sends nothing.
+
+    Raises Stop for one that the precision does not allow.
+    """
     if world.size == 1:
         return
     if settings.hierarchical:
         two_levels = TwoLevels(settings.hierarchical, world, LOWER.get(settings.comm_hook))
         ddp.register_comm_hook(None, two_levels.reduce)
     elif settings.comm_hook == "powersgd":
+        if settings.precision == "fp16":
+            # Its error feedback would keep the infinity of the first step that overflows.
+            raise Stop(
+                "comm_hook=powersgd does not go with the loss scale of precision=fp16: "
+                "take precision=bf16, or comm_hook=fp16"
+            )
         state = PowerSGDState(
             process_group=None,
             matrix_approximation_rank=settings.powersgd_rank,
@@ -68,6 +77,10 @@ def not_exact(settings: TrainSettings, world: World) -> str:
         return f"powersgd starts again after {settings.powersgd_after} steps with whole gradients"
     if settings.static_graph and settings.accumulate > 1:
         return "static_graph with accumulate rounds the first step in another way"
+    if world.size > 2:
+        # DDP sums in a ring, from another rank for each part of a bucket, and has one bucket in its
+        # first step.
+        return "more than two ranks round the sums of the first step in another order"
     return ""
 
 

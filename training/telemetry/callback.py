@@ -214,7 +214,7 @@ class TelemetryCallback(
             dead = self._flush_workers()
             why = reason(error, dead) or why
             ended = leads_to._state_type.name
-            self._drain_sizes()
+            self._drain_sizes(ends_run=leads_to._state_type.is_terminal)
             self._lifecycle.attempt_ends(
                 why or {"FINISHED": "finished"}.get(ended, ended.lower()),
                 failure_budget.charged(error) if error is not None else _COSTS.get(ended, ""),
@@ -247,10 +247,12 @@ class TelemetryCallback(
             self._lifecycle.state("FINISHED", str(stopped))
             self._outbox.drain(FINAL_FLUSH_TIMEOUT_S)
 
-    def _drain_sizes(self) -> None:
-        """An attempt's reports come before its end."""
+    def _drain_sizes(self, *, ends_run: bool) -> None:
+        """An attempt's reports come before its end, but a slow storage delays no restart: then they
+        follow.
+        """
         if self._sizes is not None:
-            self._sizes.drain(FINAL_FLUSH_TIMEOUT_S)
+            self._sizes.drain(FINAL_FLUSH_TIMEOUT_S if ends_run else FLUSH_TIMEOUT_S)
 
     def _flush_workers(self) -> dict[int, BaseException]:
         """Make the ranks that are still alive send their last numbers. Returns the dead ones, with

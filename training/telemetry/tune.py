@@ -10,6 +10,7 @@ An exception of a hook would fail the experiment, so every hook here is guarded.
 
 from __future__ import annotations
 
+import logging
 import numbers
 import re
 import time
@@ -23,16 +24,23 @@ from training.telemetry.failsafe import guarded
 from training.telemetry.settings import FINAL_FLUSH_TIMEOUT_S
 from training.telemetry.wire import Body, Trial, Trials
 
+log = logging.getLogger(__name__)
+
 EVERY_S = 1.0
 """The minimum interval between reports of changed trials."""
 VALUES_KEPT = 64
 """The maximum number of entries of a trial's configuration, and of its newest result."""
 TEXT_LIMIT = 200
 
+_FAILED = "ERROR"
+
 _NO_METRIC = frozenset({"pid", "timestamp", "training_iteration"})
 """Numbers that Tune adds to each result and that have separate fields."""
 
-_SECRET = re.compile(r"secret|token|password|passwd|credential|api_?key", re.IGNORECASE)
+_NAME = r"secret|token|password|passwd|credential|api_?key"
+_SECRET = re.compile(_NAME, re.IGNORECASE)
+_HOLDS_SECRET = re.compile(rf"(?:{_NAME})\w*['\"]?\s*[=:]|://[^\s/:@]*:[^\s/@]+@", re.IGNORECASE)
+"""A list of settings, an object or an address, as text: `{'password': …`, `https://user:password@…`."""
 
 
 class Outbox(Protocol):
@@ -56,6 +64,7 @@ class TuneTelemetry(Callback):  # type: ignore[misc]
         self._outbox: Outbox | None = None
         self._reported: dict[str, Trial] = {}
         self._reported_s: float | None = None
+        self._is_broken = False
 
     def __getstate__(self) -> dict[str, Any]:
         """Tune may pickle an experiment's callbacks; the route to the aggregator is not pickled."""
@@ -82,10 +91,14 @@ class TuneTelemetry(Callback):  # type: ignore[misc]
     def _report(self, trials: Iterable[Any]) -> None:
         changed: dict[str, list[Trial]] = {}
         for trial in trials:
-            reported = trial_of(trial)
-            if self._reported.get(reported.id) != reported:
-                self._reported[reported.id] = reported
-                changed.setdefault(str(trial.experiment_dir_name), []).append(reported)
+            try:
+                reported = self._described(trial)
+                if self._reported.get(reported.id) != reported:
+                    changed.setdefault(str(trial.experiment_dir_name), []).append(reported)
+            except Exception:
+                if not self._is_broken:
+                    log.warning("telemetry: a trial could not be reported", exc_info=True)
+                self._is_broken = True
         if not changed:
             return
         if self._outbox is None:
@@ -100,13 +113,23 @@ class TuneTelemetry(Callback):  # type: ignore[misc]
                     mode=self._mode,
                 ),
             )
+            self._reported |= {trial.id: trial for trial in news}
+
+    def _described(self, trial: Any) -> Trial:
+        """Its error is read once it is there: a file of the storage, for which Tune waits."""
+        before = self._reported.get(str(trial.trial_id))
+        known = before.error if before is not None and before.status == _FAILED else ""
+        return trial_of(trial, known or None)
 
 
-def trial_of(trial: Any) -> Trial:
-    """From `ray.tune.experiment.Trial`. Its configuration is text, with secrets masked."""
+def trial_of(trial: Any, error: str | None = None) -> Trial:
+    """From `ray.tune.experiment.Trial`. Its configuration is text, with secrets masked.
+
+    `error`: if it is known; else it is read.
+    """
     result = trial.last_result or {}
-    error = trial.get_error() if trial.status == "ERROR" else None
-    lines = [line.strip() for line in str(error or "").splitlines() if line.strip()]
+    if error is None:
+        error = _error(trial) if trial.status == _FAILED else ""
     updated_s = result.get("timestamp")
     return Trial(
         id=str(trial.trial_id),
@@ -118,8 +141,18 @@ def trial_of(trial: Any) -> Trial:
         updated_s=float(updated_s) if updated_s is not None else None,
         node_ip=str(result.get("node_ip") or ""),
         pid=int(result.get("pid") or 0),
-        error=lines[-1][:TEXT_LIMIT] if lines else "",
+        error=error,
     )
+
+
+def _error(trial: Any) -> str:
+    """The last line of its traceback."""
+    try:
+        text = str(trial.get_error() or "")
+    except Exception as error:  # noqa: BLE001 - a storage may raise anything
+        return f"its error could not be read: {error}"[:TEXT_LIMIT]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:TEXT_LIMIT] if lines else ""
 
 
 def flat(nested: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
@@ -136,7 +169,9 @@ def flat(nested: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
 
 def _texts(config: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     for name, value in list(config.items())[:VALUES_KEPT]:
-        yield name, "***" if _SECRET.search(name) else str(value)[:TEXT_LIMIT]
+        text = str(value)
+        is_secret = _SECRET.search(name) or _HOLDS_SECRET.search(text)
+        yield name, "***" if is_secret else text[:TEXT_LIMIT]
 
 
 def _numbers(result: Mapping[str, Any]) -> Iterable[tuple[str, float]]:

@@ -1,7 +1,8 @@
-"""The route to a RayCluster's dashboard: the API server's service proxy, a port-forward, or a URL.
+"""The route to a RayCluster's dashboard: a given URL, the API server's proxy, or a port-forward.
 
-Tried in this order, and a working one is kept. Through the API server, Ray's token is sent in the
-header `X-Ray-Authorization` (Ray 2.52), since `Authorization` is the API server's.
+Without a URL, the other two are tried in this order, and a working one is kept. Through the API
+server, Ray's token is sent in the header `X-Ray-Authorization` (Ray 2.52), since `Authorization` is
+the API server's.
 """
 
 from __future__ import annotations

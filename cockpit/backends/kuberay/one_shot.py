@@ -163,7 +163,8 @@ async def _nodes(client: KubeClient, names: Collection[str]) -> list[Event]:
     try:
         if len(names) <= NODES:
             paths = [f"{path}/{checked('node', name)}" for name in sorted(names)]
-            raw += await asyncio.gather(*map(client.get, paths))
+            answers = await asyncio.gather(*map(client.find, paths))
+            raw += [each for each in answers if each is not None]  # None: it was just deleted
         else:
             async for page in client.pages(path):
                 raw += page.items

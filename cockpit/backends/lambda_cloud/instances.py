@@ -223,7 +223,8 @@ async def end(
 ) -> Removed:
     """Terminate the instances, remove the key and the ruleset, and prove it by the lists."""
     deadline = time.monotonic() + timeout_s
-    unclear = any(node.since_s is not None and not node.id for node in state.alive)
+    # One that was never active, with an address, may not be in the list yet, even with an id.
+    unclear = any(node.since_s is not None and not node.ip for node in state.alive)
     ended: set[str] = set()
     looks = 0
     while looks < (LOOKS if unclear else 1):

@@ -118,7 +118,7 @@ async def watch(name: str) -> None:
             if state is None or await _checked(name, state):
                 return
         except CockpitError as error:
-            log(f"{error.what} {error.why}")
+            log(error.what_and_why)
         except Exception:  # noqa: BLE001 - logged; the next check repeats it
             log(traceback.format_exc())
         await asyncio.sleep(CHECK_S)

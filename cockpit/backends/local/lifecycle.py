@@ -36,7 +36,8 @@ from cockpit.model.error import CockpitError
 from cockpit.model.recovery import DEFAULT, RecoveryProfile
 from cockpit.model.text import clean, one_line
 
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 240.0
+"""On a busy host; a pod that cannot start is reported before."""
 POD_DISK_BYTES = 100_000_000
 """The size that a pod writes to /tmp in a day: logs and unpacked working directories."""
 FAILURES_ALLOWED = 1
@@ -102,7 +103,7 @@ async def up(
                 try:
                     down(name)
                 except CockpitError as left:  # the first error is the cause
-                    progress(f"Warning: {left.what} {left.why} Run: cockpit local down {name}")
+                    progress(f"Warning: {left.what_and_why} Run: cockpit local down {name}")
             for line in error.log if isinstance(error, StartError) else ():
                 progress(line)
         raise

@@ -85,7 +85,7 @@ async def up(hosts: Hosts, recovery: str, timeout_s: float, progress: Progress) 
             try:
                 await down(hosts)
             except CockpitError as error:  # the first error is the cause
-                progress(f"Warning: {error.what} {error.why} {error.todo}")
+                progress(f"Warning: {error.what_and_why} {error.todo}")
         raise
 
 

@@ -45,6 +45,8 @@ BACKOFF_MAX_S = 60.0
 SHORT_LIFE_S = 30.0
 """A pod that ended sooner failed to start."""
 RETRY_S = 5.0
+RENEW_S = 5.0
+"""Of the lock: often enough for the agent's LEASE_S."""
 
 
 class Start(Struct, frozen=True):
@@ -188,12 +190,15 @@ class Operator:
             self._trouble = ""
             self._token = self._token or (await agent.ask_for(Token, "token", {})).token
             log("Keeps the cluster.")
-            while lock.returncode is None and not self._is_removed:
-                lock.stdin.write(b"\n")  # renews it
-                state = (await self._states()).get(self._hosts.head.name)
-                if state is not None and state.cluster is not None:
-                    self._known = (state.cluster, state.host.boot)
-                    await self._reconcile(state.cluster)
+            renewal = asyncio.create_task(_renew(lock.stdin))
+            try:
+                while lock.returncode is None and not self._is_removed:
+                    state = (await self._states()).get(self._hosts.head.name)
+                    if state is not None and state.cluster is not None:
+                        self._known = (state.cluster, state.host.boot)
+                        await self._reconcile(state.cluster)
+            finally:
+                renewal.cancel()
             if not self._is_removed:
                 raise agent.connection.lost()
         finally:
@@ -251,6 +256,13 @@ class Operator:
             log(f"{step.host.name}: {error}")
             return False
         return True
+
+
+async def _renew(lock: asyncio.StreamWriter) -> None:
+    """Not by the loop that keeps the cluster: the end of a pod on a slow host takes longer."""
+    while True:
+        lock.write(b"\n")
+        await asyncio.sleep(RENEW_S)
 
 
 def log(text: str) -> None:

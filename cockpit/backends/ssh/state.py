@@ -14,6 +14,7 @@ from cockpit.backends.ssh.description import Host
 from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.decoding.value_range import moment_s
 from cockpit.model.error import UnreachableError, UsageError
+from cockpit.model.secret import masked
 from cockpit.model.text import clean, one_line
 
 _POD = re.compile(r"[a-z0-9.-]{1,60}")
@@ -78,7 +79,7 @@ class PodState(Struct, frozen=True):
             phase = PodPhase.TERMINATING
         elif self.over:
             phase = PodPhase.FAILED
-        reason = one_line(self.reason) or ("" if ready or self.over else "starting")
+        reason = masked(one_line(self.reason)) or ("" if ready or self.over else "starting")
         return replace(
             self.pod,
             phase=phase,

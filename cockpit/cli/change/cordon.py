@@ -36,7 +36,9 @@ def run(args: argparse.Namespace) -> int:
         plan = [_plan(store, args.node, cordoned=cordoned)]
         if not confirm.confirmed(args, plan, session.backend.ref, destroys=cordoned):
             return confirm.not_confirmed(args)
-        session.call(ClusterActions.on(session).cordon(args.node, cordoned))
+        session.call(
+            ClusterActions.on(session).cordon(args.node, cordoned, uid=node.uid if node else "")
+        )
         print(f"{args.node} is {args.verb}ed.", file=sys.stderr)
     return int(ExitCode.DONE)
 

@@ -27,7 +27,7 @@ COMMAND_AFTER_DASHES = True
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument("pod", help="the pod's name: see cockpit pods")
-    parser.add_argument("command", nargs="*", help="after --: the command; a shell without one")
+    parser.add_argument("command", nargs="*", help="the command, after -- (default: a shell)")
     parser.add_argument(
         "-i", "--stdin", action="store_true", help="pass standard input to the command"
     )

@@ -23,6 +23,7 @@ from cockpit.guard.policy import ACTIONS, Action, Policy, Trigger
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.session import monitored
 from cockpit.session.session import Session
+from cockpit.store.run import RunView
 from cockpit.store.store import Store
 
 RIGHTS = {Action.RESTART: "exec", Action.REPLACE: "delete_pod", Action.CORDON: "cordon"}
@@ -56,7 +57,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         help="the number of failures within an hour that counts as repeated",
     )
     parser.add_argument(
-        "--budget", type=int, metavar="N", help="maximum number of changes of the cluster an hour"
+        "--budget", type=int, metavar="N", help="maximum number of changes to the cluster per hour"
     )
     confirm.arguments(parser)
 
@@ -71,6 +72,9 @@ def run(args: argparse.Namespace) -> int:
         guard = guard_on(session, policy, args.run)
         watching = session.submit(guard.watch())
         log(f"{time.strftime('%H:%M:%S')} following {args.run or 'all runs'}")
+        if args.run and not _named(session.store, args.run):
+            there = ", ".join(run.name or run.id for run in session.store.runs.values())
+            log(f"Waiting for run {args.run!r}. Available: {there or 'none'}.")
         with ended_by_a_signal(guard.end):
             while not watching.done():
                 session.wait(lambda store: watching.done(), POLL_S)
@@ -85,6 +89,9 @@ def policy_of(args: argparse.Namespace) -> Policy:
     table = dict(file.read().named(args.profile).guard)
     flags = {"hang": "action", "repeated_failure": "on_failures"}
     flags |= {"failures": "failures", "budget": "budget"}
+    for flag in ("failures", "budget"):
+        if (number := getattr(args, flag, None)) is not None and number < 1:
+            raise UsageError(f"--{flag} must be 1 or more.")
     given = {key: getattr(args, flag, None) for key, flag in flags.items()}
     table |= {key: value for key, value in given.items() if value is not None}
     policy = settings.parse(table)
@@ -131,7 +138,11 @@ def _require_available(session: Session, action: Action) -> None:
         confirm.require_permission(session, RIGHTS[action])
 
 
+def _named(store: Store, wanted: str) -> list[RunView]:
+    return [run for run in store.runs.values() if wanted in (run.id, run.name, run.submission_id)]
+
+
 def _is_over(store: Store, wanted: str) -> bool:
     """Whether the run that was named has ended."""
-    runs = [run for run in store.runs.values() if wanted in (run.id, run.name, run.submission_id)]
+    runs = _named(store, wanted)
     return bool(wanted and runs) and all(run.state.is_over for run in runs)

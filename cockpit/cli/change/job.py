@@ -29,6 +29,8 @@ def run(args: argparse.Namespace) -> int:
         connect.wait_for(session, ("backend",))
         rayjob = connect.rayjob(session.store, args.job)
         by_resource = rayjob is not None and args.verb != "resume"
+        if rayjob is not None and args.verb == "resume":
+            args.job = rayjob.id  # as Ray knows it
         confirm.require_permission(session, "rayjob" if by_resource else "launch")
         if not by_resource:
             connect.wait_for(session, ("ray",))
@@ -77,16 +79,16 @@ def _wait(session: connect.Session, name: str) -> None:
 
     if not session.wait(is_over, WAIT_S):
         raise CockpitError(
-            f"Job {name} is not over after {in_seconds(WAIT_S)}.",
+            f"Job {name} has not ended after {in_seconds(WAIT_S)}.",
             todo="See: cockpit jobs, cockpit pods",
         )
-    print(f"Job {name} is over.", file=sys.stderr)
+    print(f"Job {name} has ended.", file=sys.stderr)
 
 
 def _plan(args: argparse.Namespace) -> str:
     return {
         "stop": f"Stop job {args.job}: its processes end; its checkpoints stay.",
-        "delete": f"Delete job {args.job} from Ray's list, its log with it.",
+        "delete": f"Delete job {args.job} and its log from Ray.",
         "resume": f"Submit job {args.job} again; it resumes from its last checkpoint.",
     }[str(args.verb)]
 

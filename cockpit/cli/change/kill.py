@@ -12,7 +12,6 @@ from cockpit.cli.output import tables
 from cockpit.config import file
 from cockpit.drills.plan.kill import RECOVER_S, plan_kill
 from cockpit.drills.plan.plan import parse_blast_radius
-from cockpit.format import in_seconds
 from cockpit.insight.recovery.text import sentence
 from cockpit.model.error import ExitCode, UsageError
 
@@ -40,9 +39,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if not args.grace >= 0:
-        raise UsageError(
-            f"A grace of {in_seconds(args.grace)} cannot be given.", "It is 0 or more."
-        )
+        raise UsageError(f"--grace {args.grace:g} is not valid.", "It must be 0 or more seconds.")
     with connect.session(args, kinds=("cluster", "pods", "rayjobs")) as session:
         confirm.require_permission(session, "delete_pod")
         connect.wait_for(session, ("backend", "ray", "telemetry"), connect.TARGET_SETTLE_S)

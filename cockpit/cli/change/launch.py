@@ -7,6 +7,8 @@ import os
 import sys
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from cockpit.actions.jobs import JobActions
 from cockpit.backends.protocol import Backend
 from cockpit.cli.change import launch_preflight
@@ -18,7 +20,7 @@ from cockpit.config import file
 from cockpit.format import bytes_text, in_seconds
 from cockpit.launch import environment_flags, flags, mlflow_server, resubmit, submission
 from cockpit.launch.capacity import beside, shortage
-from cockpit.launch.folder import Folder, folder, is_large, summary
+from cockpit.launch.folder import Folder, is_large, summary
 from cockpit.launch.rayjob import RayJobOptions, resource_name
 from cockpit.model.error import ExitCode, UsageError
 from cockpit.model.run import JobStatus
@@ -28,7 +30,7 @@ from cockpit.sources.mlflow.settings import parse as mlflow_settings
 from cockpit.sources.ray.dashboard import Dashboard
 
 SECRET_IN_COMMAND = (
-    "The command has what looks like a secret: everyone who may list jobs or processes on the "
+    "The command contains what looks like a secret: everyone who can list jobs or processes on the "
     "cluster can read it. Set it in the environment of the pods instead."
 )
 COMMAND_AFTER_DASHES = True
@@ -48,7 +50,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="keep running, and submit it again up to N times when the head was lost",
+        help="keep running, and submit it again up to N times if the head is lost",
     )
     parser.add_argument(
         "--no-preflight", action="store_true", help="do not check the pods before the launch"
@@ -70,13 +72,15 @@ def run(args: argparse.Namespace) -> int:
     options = flags.options(args)
     if args.resubmit and (args.follow or options is not None):
         raise UsageError(
-            "--resubmit is for a job over HTTP, and does not follow its log.",
-            "A RayJob has --retries, and its operator for it.",
+            "--resubmit needs a job over HTTP, and cannot be combined with --follow.",
+            "For a RayJob, use --retries: the KubeRay operator retries it.",
             "Leave out --follow or --via rayjob; cockpit logs JOB --follow prints the log.",
         )
     spec = flags.spec(args)
     mlflow = mlflow_settings(file.read().tables.get("mlflow", {}), os.environ)
-    uploads = folder(spec.directory) if spec.directory is not None else None
+    # Read once: what is uploaded is what the plan lists.
+    uploads = spec.chosen()
+    spec = replace(spec, uploads=uploads)
     # It deletes nothing, so it needs no confirmation; it prints what it does.
     may_ask, args.yes = not args.yes, args.yes or uploads is None or not is_large(uploads)
     on_another = options is not None and options.own_cluster
@@ -143,7 +147,7 @@ async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.L
         actions = JobActions(backend)
         if args.resubmit and (running := await resubmit.already_running(dashboard, spec)):
             spec = running
-            log(f"{spec.submission_id} runs this command already: waiting for it.")
+            log(f"{spec.submission_id} is already running this command: waiting for it.")
             job = await dashboard.job(spec.submission_id)
         else:
             if words := beside(await dashboard.jobs()):

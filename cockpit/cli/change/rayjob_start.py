@@ -82,9 +82,10 @@ def waiting_for(job: Job) -> str:
         if job.submitted:
             return "waiting for its end"
         return "waiting until the operator has submitted the job to Ray"
+    cluster = f"RayCluster {job.cluster}" if job.cluster else "its RayCluster"
     return {
         "New": "waiting for the KubeRay operator",
-        "Initializing": f"waiting until RayCluster {job.cluster or 'of its own'} is ready",
+        "Initializing": f"waiting until {cluster} is ready",
         "Retrying": _retrying(job),
         "Suspended": _suspended(job),
     }.get(job.deployment, "waiting for the next state")

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 
 from cockpit.actions.cluster import ClusterActions
 from cockpit.backends.protocol import Scaled
-from cockpit.cli.options import confirm, connect
+from cockpit.cli.options import answers, confirm, connect
 from cockpit.config.repeatable_flag import repeatable
 from cockpit.format import in_seconds, plural
 from cockpit.insight.waiting.advice import resized_in_queue
+from cockpit.launch.closest_name import did_you_mean
 from cockpit.model.cluster import WorkerGroup
 from cockpit.model.error import CockpitError, ExitCode, UsageError
 from cockpit.model.scale import ScaleRequest, plan_scale, require_removable, unit, wanted_replicas
+from cockpit.session.session import Session
 from cockpit.store.store import Store
 
 WAIT_S = 180.0
@@ -41,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     with connect.session(args, sources=(), kinds=("cluster", "pods")) as session:
         confirm.require_permission(session, "scale")
         connect.wait_for(session, ("backend",))
-        group = _group(session.store, args.group)
+        group = _group(session, args.group)
         if session.store.pods:  # they may not be listed without the right to
             require_removable(group.name, args.remove, session.store.pods.values())
         wanted = None if args.replicas is None else wanted_replicas(args.replicas, group)
@@ -120,9 +122,13 @@ class Wait:
         return 0 if group is None else group.desired
 
 
-def _group(store: Store, name: str) -> WorkerGroup:
-    if (group := store.groups.get(name)) is not None:
+def _group(session: Session, name: str) -> WorkerGroup:
+    groups = session.store.groups
+    if (group := groups.get(name)) is not None:
         return group
+    answers.require(session, ("backend",))
     raise UsageError(
-        f"There is no worker group {name!r}.", f"Groups: {', '.join(store.groups) or 'none'}."
+        f"There is no worker group {name!r}{did_you_mean(name, groups) or '.'}",
+        f"Groups: {', '.join(groups) or 'none'}.",
+        "cockpit groups lists them.",
     )

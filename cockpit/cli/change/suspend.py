@@ -10,11 +10,11 @@ import sys
 from functools import partial
 
 from cockpit.actions.cluster import ClusterActions
-from cockpit.cli.options import confirm, connect
-from cockpit.format import in_seconds
+from cockpit.cli.options import answers, confirm, connect
+from cockpit.format import in_seconds, plural
 from cockpit.insight.waiting.advice import owned_by_queue
 from cockpit.model.cluster import ClusterHealth
-from cockpit.model.error import CockpitError, ExitCode, UsageError
+from cockpit.model.error import CockpitError, ExitCode
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
 
@@ -35,16 +35,24 @@ def run(args: argparse.Namespace) -> int:
         confirm.require_permission(session, "suspend")
         connect.wait_for(session, ("backend", *sources))
         store = session.store
+        answers.require(session, ("backend",))
         if (store.health is ClusterHealth.SUSPENDED) == suspended:
-            state = "suspended already" if suspended else "not suspended"
-            raise UsageError(f"The cluster {session.backend.ref} is {state}.")
-        uid = store.uid
-        plan = _plan(store, session.backend.ref.name, suspended=suspended)
-        if not confirm.confirmed(args, plan, session.backend.ref, destroys=suspended):
-            return confirm.not_confirmed(args)
-        session.call(ClusterActions.on(session).suspend(suspended, uid=uid))
-        done = "is being suspended" if suspended else "gets its pods again"
-        print(f"Cluster {session.backend.ref.name} {done}.", file=sys.stderr)
+            state = "already suspended" if suspended else "not suspended"
+            print(f"Cluster {session.backend.ref.name} is {state}.", file=sys.stderr)
+            if args.dry_run:
+                return int(ExitCode.DONE)
+        else:
+            uid = store.uid
+            plan = _plan(store, session.backend.ref.name, suspended=suspended)
+            if not confirm.confirmed(args, plan, session.backend.ref, destroys=suspended):
+                return confirm.not_confirmed(args)
+            session.call(ClusterActions.on(session).suspend(suspended, uid=uid))
+            done = (
+                "is being suspended"
+                if suspended
+                else "is being unsuspended: KubeRay creates its pods again"
+            )
+            print(f"Cluster {session.backend.ref.name} {done}.", file=sys.stderr)
         if args.wait and not session.wait(partial(_is_so, suspended=suspended), WAIT_S):
             raise CockpitError(
                 f"Cluster {session.backend.ref.name} is {store.health.value} after "
@@ -60,12 +68,12 @@ def _plan(store: Store, name: str, *, suspended: bool) -> list[str]:
         plan = [f"Unsuspend cluster {name}: KubeRay creates the head and the workers again."]
         return [*plan, *owned_by_queue(store, suspended=False)]
     living = sum(pod.ended_s is None for pod in store.pods.values())
-    plan = [f"Suspend cluster {name}: this deletes its {living} pods, including the head."]
+    plan = [f"Suspend cluster {name}: this deletes {plural(living, 'pod')}, including the head."]
     run = current_run(store)
     if run is not None and not run.state.is_over:
         plan.append(
-            f"Run {run.name or run.id} ends near step {run.step or 0}; its checkpoints stay where "
-            "its storage is."
+            f"Run {run.name or run.id} ends near step {run.step or 0}; its checkpoints remain "
+            "in its storage."
         )
     alive = [job.id for job in store.jobs.values() if not job.status.is_over]
     if alive:

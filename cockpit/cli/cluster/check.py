@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from cockpit.backends.protocol import Backend
 from cockpit.cli.options import connect
+from cockpit.format import plural
 from cockpit.model.error import CockpitError
 from cockpit.model.text import one_line
 from cockpit.session import builder
@@ -19,8 +20,7 @@ class Check(Struct, frozen=True):
 
 
 def failed(name: str, error: CockpitError) -> Check:
-    found = " ".join(part for part in (error.what, error.why) if part)
-    return Check(name, False, one_line(found), one_line(error.todo))
+    return Check(name, False, one_line(error.what_and_why), one_line(error.todo))
 
 
 def answers(name: str, backend: Backend) -> Check:
@@ -34,4 +34,4 @@ def answers(name: str, backend: Backend) -> Check:
     if state is None or not state.ok:
         return Check(name, False, state.error if state else "no answer", "see cockpit status")
     alive = sum(node.alive for node in session.store.nodes.values())
-    return Check(name, True, f"{alive} nodes")
+    return Check(name, True, f"{plural(alive, 'node')}")

@@ -18,9 +18,16 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument("--workers", type=int, default=2, help="worker pods and ranks (default 2)")
     parser.add_argument("--name", default="demo", help="the cluster's name (default: demo)")
     parser.add_argument("--epochs", type=int, default=3000, help="epochs to train (default 3000)")
-    parser.add_argument("--headless", action="store_true", help="no UI: kill, measure, print")
     parser.add_argument(
-        "--seconds", type=float, default=90.0, help="duration without the UI (default 90)"
+        "--headless",
+        action="store_true",
+        help="run without the UI: kill a worker, measure the recovery, print the result",
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=90.0,
+        help="with --headless: duration in seconds (default 90)",
     )
     parser.add_argument("--keep", action="store_true", help="leave the cluster up at the end")
     tables.arguments(parser)

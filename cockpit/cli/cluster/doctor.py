@@ -82,7 +82,7 @@ def machine() -> Iterator[Check]:
             name,
             free >= needed,
             f"{free / 2**30:.1f} GiB free in {where}",
-            f"Free {needed / 2**30:.1f} GiB there.",
+            f"Free up space: at least {needed / 2**30:.1f} GiB must be free.",
         )
     state = paths.state_dir()
     parent = next(path for path in (state, *state.parents) if path.exists())

@@ -73,7 +73,7 @@ def on_hosts(hosts: Hosts, results: Mapping[str, Result]) -> Iterator[Check]:
         "reached",
         len(checked) == len(results),
         f"{len(checked)} of {plural(len(results), 'host')}",
-        "see the hosts above",
+        "fix the hosts that failed above",
     )
     if not checked:
         return
@@ -108,7 +108,7 @@ def _well(subject: str, hosts: Hosts, checked: Mapping[str, Checked]) -> str:
     if subject == "gpus":
         asked = sum(hosts.named(name).gpus or 0 for name in checked)
         found = sum(len(each.gpus) for each in all_of)
-        return f"{found} by nvidia-smi, {asked:g} asked for" if found or asked else ""
+        return f"nvidia-smi lists {found}, {asked:g} requested" if found or asked else ""
     if subject == "supervisor" and (units := sum(hosts.named(name).is_unit for name in checked)):
         return f"systemd on {plural(units, 'host')}"
     if subject == "clock":
@@ -118,7 +118,7 @@ def _well(subject: str, hosts: Hosts, checked: Mapping[str, Checked]) -> str:
         least_files = min((found.open_files for found in all_of if found.open_files), default=0)
         return f"at least {plural(least_files, 'open file')} for a process" if least_files else ""
     if subject == "token" and runs:
-        return "every process of Ray requires it"
+        return "every Ray process requires it"
     if subject == "ports" and runs:
         return _ports(all_of)
     return ""
@@ -127,10 +127,10 @@ def _well(subject: str, hosts: Hosts, checked: Mapping[str, Checked]) -> str:
 def _ports(all_of: list[Checked]) -> str:
     count = max(len(found.open_ports) for found in all_of)
     public = sorted({address for found in all_of for address in found.public})
-    text = "dashboard and client server at the head's address only"
+    text = "dashboard and client server listen on the head's address only"
     if count:
         where = f"all addresses, also {', '.join(public)}" if public else "all addresses"
-        text += f"; up to {plural(count, 'port')} a host at {where}, with the token"
+        text += f"; up to {plural(count, 'port')} per host listen on {where} and require the token"
     return one_line(text)
 
 
@@ -148,7 +148,7 @@ def running(hosts: Hosts, state: HostState) -> Iterator[Check]:
         yield Check("cluster", not changed, what, fix)
     except CockpitError as error:
         yield failed("cluster", error)
-    what = "runs" if state.operator else "does not run: nothing is replaced or scaled"
+    what = "running" if state.operator else "not running: nothing is replaced or scaled"
     yield Check("operator", state.operator, what, fix)
 
 

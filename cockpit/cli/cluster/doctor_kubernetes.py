@@ -21,7 +21,7 @@ from cockpit.model.text import one_line
 
 READING = ("logs", "manifest", "describe")
 """Permissions that read-only mode also needs."""
-RIGHTS = "ask an administrator for a role of: cockpit manifests show kubernetes/base/rbac.yaml"
+RIGHTS = "ask an administrator for a role from: cockpit manifests show kubernetes/base/rbac.yaml"
 
 
 def checks(where: Place, *, read_only: bool) -> list[Check]:
@@ -42,7 +42,14 @@ def checks(where: Place, *, read_only: bool) -> list[Check]:
     try:
         ref = kubernetes.chosen(where, configured)
     except SeveralError as error:
-        return [*found, Check("raycluster", True, f"{one_line(error.what)} Name one for the rest.")]
+        return [
+            *found,
+            Check(
+                "raycluster",
+                True,
+                f"{one_line(error.what)} Select one with --cluster NAME to run the other checks.",
+            ),
+        ]
     except CockpitError as error:
         return [*found, failed("raycluster", error)]
     found.append(Check("raycluster", True, one_line(str(ref))))
@@ -121,8 +128,10 @@ async def _operator(configured: KubeConfig, ref: ClusterRef) -> AsyncIterator[Ch
         yield Check(
             name,
             False,
-            f"has acted on state {seen or 'none'} of {wanted} of {one_line(ref.name)}",
-            "without it nothing is created, scaled or replaced: check whether its pod runs",
+            f"has observed generation {seen or 'none'} of {one_line(ref.name)}; the newest is "
+            f"{wanted}",
+            "check that the operator's pod is running: without it, nothing is created, scaled or "
+            "replaced",
         )
 
 
@@ -143,7 +152,7 @@ async def _cluster(backend: Backend, read_only: bool) -> AsyncIterator[Check]:
         # Through the API server the plain header is its own, and Ray's has another name.
         header = "x-ray-authorization" if route.via == "service proxy" else "authorization"
         token = header in {name.lower() for name in route.headers}
-        yield Check("ray token", True, "there is one" if token else "none is asked for here")
+        yield Check("ray token", True, "found" if token else "not required")
     except CockpitError as error:
         yield failed("dashboard route", error)
     finally:

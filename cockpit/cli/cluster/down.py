@@ -23,14 +23,19 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     up.on_argument(parser)
     parser.add_argument(
-        "--keep-claim", action="store_true", help="keep the volume of the checkpoints"
+        "--keep-claim",
+        action="store_true",
+        help="keep the PersistentVolumeClaim of the checkpoints",
     )
     parser.add_argument(
         "--timeout",
         type=float,
         default=up.TIMEOUT_S,
         metavar="S",
-        help="for --on lambda, until the instances have ended (default 900)",
+        help=(
+            "for --on lambda: maximum time until the instances are terminated, in seconds "
+            "(default 900)"
+        ),
     )
     confirm.arguments(parser)
 
@@ -59,15 +64,15 @@ def run(args: argparse.Namespace) -> int:
     ref, found = up.with_client(who, find)
     if not found.deleted:
         raise UnreachableError(
-            f"cockpit up has created nothing for RayCluster {ref.name} in namespace "
+            f"Nothing that cockpit up created was found for RayCluster {ref.name} in namespace "
             f"{ref.namespace}.",
-            "No object has its labels. What kubectl created, kubectl deletes.",
+            "No object has its labels. Delete what kubectl created with kubectl.",
             "See: cockpit clusters",
         )
     if not confirm.confirmed(args, plan_lines(found, ref), ref, destroys=True):
         return confirm.not_confirmed(args)
-    up.with_client(who, lambda client: provisioning.remove(client, ref, found, log))
-    log(f"Deleted {plural(len(found.deleted), 'object')} of RayCluster {ref.name}.")
+    count = up.with_client(who, lambda client: provisioning.remove(client, ref, found, log))
+    log(f"Deleted {plural(count, 'object')} of RayCluster {ref.name}.")
     return int(ExitCode.DONE)
 
 

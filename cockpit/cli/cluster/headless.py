@@ -113,7 +113,7 @@ def _kill_one(session: Session, actions: DrillActions, ends: float) -> Recovery:
         raise CockpitError(
             "The run was over before half of the time had passed, so nothing was killed.",
             run.message if run else "",
-            "Give more --epochs or fewer --seconds.",
+            "Increase --epochs or reduce --seconds.",
         )
     recover_s = max(0.0, ends - time.monotonic()) + EXTRA_S
     plan = plan_kill(session.store, str(ranks[-1].rank), 0.0, recover_s)

@@ -43,14 +43,14 @@ def stop(args: argparse.Namespace) -> int:
         removed = asyncio.run(lifecycle.down(hosts))
         line["before"] = f"{removed.ended} processes"
     log(
-        f"Deleted cluster {hosts.cluster}: {removed.ended} processes ended; on "
-        f"{plural(removed.hosts, 'host')} no process and no file of it is left."
+        f"Deleted cluster {hosts.cluster}: ended {plural(removed.ended, 'process')}; none of its "
+        f"processes and files are left on {plural(removed.hosts, 'host')}."
     )
     return int(ExitCode.DONE)
 
 
 def described(args: argparse.Namespace) -> Hosts:
-    return description.read(file_of(args, "hosts", "them", "hosts.toml"))
+    return description.read(file_of(args, "hosts", "the hosts", "hosts.toml"))
 
 
 def file_of(args: argparse.Namespace, place: str, what: str, example: str) -> str:

@@ -102,7 +102,8 @@ def stop(args: argparse.Namespace) -> int:
         raise UnreachableError(
             f"There is no record of instances of cluster {cloud.cluster} on this host.",
             _ended(cloud) or f"It would be in {state.folder(cloud.cluster)}.",
-            "Instances that another host launched are ended there, or on the account's page.",
+            "Terminate instances that another host launched on that host, or in the Lambda Cloud "
+            "console.",
         )
     _require_same(cloud, found)
     names = ", ".join(node.host for node in found.alive) or "no instance"
@@ -126,8 +127,8 @@ def stop(args: argparse.Namespace) -> int:
         spending.stop(guard)
     ended = [plural(removed.instances, "instance"), *removed.others]
     log(
-        f"Deleted {', '.join(ended)}. The account's lists have nothing of cluster "
-        f"{cloud.cluster} any more. It has cost about {money(removed.cents)}."
+        f"Deleted {', '.join(ended)}. The account no longer lists any resource of cluster "
+        f"{cloud.cluster}. It has cost about {money(removed.cents)}."
     )
     return int(ExitCode.DONE)
 
@@ -138,8 +139,11 @@ def status(args: argparse.Namespace) -> int:
     found = state.load(cloud.cluster)
     if found is None:
         log(_ended(cloud) or f"Cluster {cloud.cluster} has no instances.")
-        return int(ExitCode.DONE)
-    running = plan.matched(found, _asked(cloud, lambda api: api.instances()))
+        if args.output == "table":
+            return int(ExitCode.DONE)
+        found = State(cloud.cluster, cloud.path, region="")
+    alive = found.alive
+    running = plan.matched(found, _asked(cloud, lambda api: api.instances())) if alive else {}
     now_s = time.time()
     rows = [
         {
@@ -150,20 +154,24 @@ def status(args: argparse.Namespace) -> int:
             "dollars_per_hour": node.cents / 100,
             "dollars": round(node.cost(now_s) / 100, 2),
         }
-        for node in found.alive
+        for node in alive
     ]
     if args.output != "table":
         spent = {"dollars_per_hour": found.cents_per_hour / 100}
         spent["dollars"] = round(found.spent(now_s) / 100, 2)
-        tables.print_json(
+        tables.print_object(
             {"name": cloud.cluster, "region": found.region, "instances": rows, **spent}
-            | {"guard": spending.runs(cloud.cluster), "notice": found.notice}
+            | {"guard": spending.runs(cloud.cluster), "notice": found.notice},
+            args.output,
         )
         return int(ExitCode.DONE)
     tables.print_rows(rows, list(rows[0]) if rows else [], "table", empty="No instances.")
-    print(f"{money(found.cents_per_hour)} an hour; {money(found.spent(now_s))} until now.")
+    print(f"{money(found.cents_per_hour)} an hour; {money(found.spent(now_s))} so far.")
     if cloud.spending.max_total is not None or cloud.spending.idle_s is not None:
-        print(f"The spending guard {'runs' if spending.runs(cloud.cluster) else 'does not run'}.")
+        print(
+            "The spending guard "
+            f"{'is running' if spending.runs(cloud.cluster) else 'is not running'}."
+        )
     if found.notice:
         print(f"Attention: {found.notice}. To end it: cockpit down --on lambda {cloud.path}")
     return int(ExitCode.DONE)
@@ -185,7 +193,7 @@ def _require_same(cloud: Cloud, found: State) -> None:
         raise UsageError(
             f"Cluster {cloud.cluster} was made from another file, {found.description}.",
             f"{cloud.path} has the same name for its cluster.",
-            "Use that file, or change cluster in this one.",
+            "Use that file, or change the value of cluster in this one.",
         )
 
 

@@ -21,7 +21,11 @@ DEFAULT_MAX = 8
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
-    parser.add_argument("what", choices=("up", "down", "status"))
+    parser.add_argument(
+        "what",
+        choices=("up", "down", "status"),
+        help="up: start a cluster; down: delete it; status: list the clusters",
+    )
     parser.add_argument("name", nargs="?", help=f"the cluster's name (default: {DEFAULT_NAME})")
     parser.add_argument(
         "--workers", type=int, default=2, metavar="N", help="pods in group `workers` (default 2)"
@@ -74,6 +78,7 @@ def stop(args: argparse.Namespace, wanted: str) -> int:
         raise UnreachableError(
             f"There is no local cluster {name!r}.",
             f"Available: {', '.join(c.name for c in list_clusters()) or 'none'}.",
+            "cockpit local status lists them.",
         )
     living = sum(pod.phase is not PodPhase.FAILED for pod in cluster.pods)
     if living or cluster.operator_alive:
@@ -97,7 +102,9 @@ def stop(args: argparse.Namespace, wanted: str) -> int:
 def _status(args: argparse.Namespace, name: str) -> int:
     clusters = [c for c in list_clusters() if not name or c.name == name]
     if name and not clusters:
-        raise UnreachableError(f"There is no local cluster {name!r}.")
+        raise UnreachableError(
+            f"There is no local cluster {name!r}.", todo="cockpit local status lists them."
+        )
     rows = [
         {
             "name": cluster.name,
@@ -128,6 +135,8 @@ def _status(args: argparse.Namespace, name: str) -> int:
 
 def groups_of(args: argparse.Namespace) -> list[GroupSpec]:
     """The worker groups that the flags name. Raises UsageError."""
+    if args.workers < 0:
+        raise UsageError("--workers must be 0 or more.")
     wanted = args.group or [f"workers={args.workers}"]
     groups = []
     for text in wanted:

@@ -25,7 +25,13 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "List the manifests, the Dockerfiles and the examples that come with cockpit. show prints "
         "one; write copies all to a new directory, with the sources of the images."
     )
-    parser.add_argument("action", nargs="?", default="list", choices=ACTIONS)
+    parser.add_argument(
+        "action",
+        nargs="?",
+        default="list",
+        choices=ACTIONS,
+        help="list: the files; show: print one; write: copy all to a directory (default: list)",
+    )
     parser.add_argument(
         "name",
         nargs="?",

@@ -22,8 +22,8 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "--output",
         choices=("table", "json", "ray-up", "hosts"),
         default="table",
-        help="ray-up: the YAML of a cluster for ray up, of hosts that are up; hosts: the TOML "
-        "file of hosts, of the nodes of a Ray cluster at --address",
+        help="ray-up: a cluster YAML for ray up, from hosts that are running; hosts: a TOML "
+        "hosts file, from the nodes of the Ray cluster at --address",
     )
 
 
@@ -34,9 +34,9 @@ def run(args: argparse.Namespace) -> int:
     if place == "lambda":
         return lambda_cloud.show(args)
     if place != "hosts" or args.output == "json":
-        what = "-o json" if place == "hosts" else "cockpit plan"
+        what = "-o json is" if place == "hosts" else "cockpit plan is for --on hosts and"
         raise UsageError(
-            f"{what} is for --on lambda.", todo=f"Instead: cockpit up --on {place} --dry-run"
+            f"{what} for --on lambda.", todo=f"Instead: cockpit up --on {place} --dry-run"
         )
     described = hosts.described(args)
     if args.output == "ray-up":

@@ -10,7 +10,6 @@ from cockpit.actions.jobs import JobActions
 from cockpit.cli.options import confirm, connect
 from cockpit.cli.output import tables
 from cockpit.config.repeatable_flag import repeatable
-from cockpit.format import in_seconds
 from cockpit.launch import flags
 from cockpit.launch.closest_name import did_you_mean
 from cockpit.launch.rayjob import RayJobOptions
@@ -56,7 +55,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if not args.timeout > 0:
-        raise UsageError(f"A timeout of {in_seconds(args.timeout)} is too short.", "It is above 0.")
+        raise UsageError(f"--timeout {args.timeout:g} is too short.", "It must be above 0 seconds.")
     if args.network:
         confirm.refuse_read_only(args, "--network slows the runs on the pods")
     new = _new_cluster(args)
@@ -91,7 +90,7 @@ def _new_cluster(args: argparse.Namespace) -> RayJobOptions | None:
     if not args.own_cluster:
         if replicas or args.image or args.queue:
             raise UsageError(
-                "--replicas, --image and --queue are for a cluster of the job's own.",
+                "--replicas, --image and --queue require --own-cluster.",
                 todo="Add --own-cluster.",
             )
         return None

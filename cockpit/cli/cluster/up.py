@@ -39,6 +39,7 @@ TIMEOUT_S = 900.0
 ONLY_ON_KUBERNETES = (
     *("overlay", "gpu", "small", "image", "queue", "storage_class", "nfs", "host_path", "without"),
     *("s3", "s3_secret", "s3_region", "s3_endpoint"),
+    *("no_wait", "force_conflicts"),
 )
 
 
@@ -50,11 +51,15 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "--overlay",
         choices=OVERLAYS,
-        help="of manifests/kubernetes (default: recovery, which has a spare worker)",
+        help="overlay of manifests/kubernetes (default: recovery, which has a spare worker)",
     )
-    parser.add_argument("--gpu", action="store_true", help="one GPU a worker: --overlay gpu")
     parser.add_argument(
-        "--small", action="store_true", help="pods ask for less: all fit on a node with 2 CPUs"
+        "--gpu", action="store_true", help="one GPU per worker: same as --overlay gpu"
+    )
+    parser.add_argument(
+        "--small",
+        action="store_true",
+        help="lower the pods' requests, so that all fit on a node with 2 CPUs",
     )
     parser.add_argument("--image", metavar="NAME", help="the image of all pods, with its tag")
     parser.add_argument(
@@ -63,20 +68,30 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         help="the cluster waits in this LocalQueue of Kueue, or volcano:NAME",
     )
     parser.add_argument(
-        "--storage-class", metavar="NAME", help="for the checkpoints; it offers ReadWriteMany"
+        "--storage-class",
+        metavar="NAME",
+        help="StorageClass for the checkpoints; must support ReadWriteMany",
     )
     parser.add_argument("--nfs", metavar="SERVER:/PATH", help="checkpoints on an NFS server")
     parser.add_argument(
-        "--host-path", metavar="PATH", help="checkpoints in a folder of the only node"
+        "--host-path",
+        metavar="PATH",
+        help="checkpoints in a directory of the node, for single-node clusters",
     )
     parser.add_argument(
-        "--s3", metavar="ADDRESS", help="checkpoints in s3://BUCKET/PATH; no claim is made"
+        "--s3",
+        metavar="ADDRESS",
+        help="checkpoints in s3://BUCKET/PATH; no PersistentVolumeClaim is created",
     )
     parser.add_argument(
-        "--s3-secret", metavar="NAME", help="the Secret of the namespace with the keys of --s3"
+        "--s3-secret",
+        metavar="NAME",
+        help="the Secret in the namespace with the credentials for --s3",
     )
-    parser.add_argument("--s3-region", metavar="REGION", help="of the bucket")
-    parser.add_argument("--s3-endpoint", metavar="URL", help="of a server of S3 other than AWS")
+    parser.add_argument("--s3-region", metavar="REGION", help="region of the bucket")
+    parser.add_argument(
+        "--s3-endpoint", metavar="URL", help="endpoint of an S3-compatible server other than AWS"
+    )
     repeatable(
         parser,
         "--without",
@@ -88,22 +103,31 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     )
     parser.add_argument("--no-wait", action="store_true", help="do not wait until it is ready")
     parser.add_argument(
-        "--timeout", type=float, default=TIMEOUT_S, metavar="S", help="of the wait (default 900)"
+        "--timeout",
+        type=float,
+        default=TIMEOUT_S,
+        metavar="S",
+        help="maximum time to wait, in seconds (default 900)",
     )
     parser.add_argument(
         "-o",
         "--output",
         choices=("table", "json", "yaml"),
         default="table",
-        help="json: the result; yaml: the objects, with --dry-run for kubectl apply -f -",
+        help="json: the result; yaml: the objects (with --dry-run: for kubectl apply -f -)",
     )
     confirm.arguments(parser)
 
 
 def on_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--on", choices=WHERE, help="where (default: as the flags of the cluster)")
     parser.add_argument(
-        "file", nargs="?", metavar="FILE", help="for --on hosts and --on lambda, which it describes"
+        "--on", choices=WHERE, help="where the cluster is (default: from the cluster options)"
+    )
+    parser.add_argument(
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help="for --on hosts and --on lambda: the file that describes the cluster",
     )
 
 
@@ -112,13 +136,13 @@ def place_of(args: argparse.Namespace) -> str:
     where: Place = args.where
     by_flags = {"local": "local", "kuberay": "kubernetes", "ssh": "hosts"}.get(where.kind, "")
     if args.file and args.on not in WITH_FILE:
-        raise UsageError(f"A file is for --on hosts and --on lambda: {args.file!r}.")
+        raise UsageError(f"FILE {args.file!r} is only for --on hosts and --on lambda.")
     if args.on and by_flags not in ("", args.on) and (args.on, by_flags) != ("lambda", "hosts"):
-        raise UsageError(f"--on {args.on} and the flags of the cluster contradict each other.")
+        raise UsageError(f"--on {args.on} and the flags of the cluster cannot be combined.")
     if found := args.on or by_flags:
         return str(found)
     raise UsageError(
-        f"cockpit {args.verb} needs a place.",
+        f"cockpit {args.verb} needs --on.",
         todo=f"For example: cockpit {args.verb} --on kubernetes, --on local, --on hosts FILE "
         "or --on lambda FILE",
     )
@@ -131,7 +155,7 @@ def run(args: argparse.Namespace) -> int:
     if place in WITH_FILE:
         return _with_file(args, place)
     if args.gpu and args.overlay not in (None, "gpu"):
-        raise UsageError(f"--gpu and --overlay {args.overlay} contradict each other.")
+        raise UsageError(f"--gpu and --overlay {args.overlay} cannot be combined.")
     from cockpit.backends.kuberay.provision import overlay
     from cockpit.backends.kuberay.provision.overlay import S3, Volume, Wanted
 
@@ -203,8 +227,8 @@ def _with_file(args: argparse.Namespace, place: str) -> int:
     _refuse_kubernetes(args)
     if args.size is not None:
         raise UsageError(f"--size is not for --on {place}.", todo="Set [replicas] in the file.")
-    if args.no_wait or args.force_conflicts or args.output != "table":
-        raise UsageError("--no-wait, --force-conflicts and -o are for --on kubernetes.")
+    if args.output != "table":
+        raise UsageError("-o is for --on kubernetes.")
     return hosts.start(args) if place == "hosts" else lambda_cloud.start(args)
 
 
@@ -290,7 +314,7 @@ def plan_lines(planned: Sequence[Planned]) -> list[str]:
     cluster = next(each for each in planned if kind_of(each.wanted) is RAY_CLUSTER)
     sizes = group_sizes(cluster.wanted)
     groups = ", ".join(f"{plural(size, 'pod')} in group {name}" for name, size in sizes.items())
-    images = {each["spec"]["containers"][0]["image"] for each in templates(cluster.wanted)}
+    images = sorted({each["spec"]["containers"][0]["image"] for each in templates(cluster.wanted)})
     word = {Step.CREATE: "Create", Step.CHANGE: "Change"}.get(cluster.step, "Keep")
     lines = [f"{word} {described(cluster.wanted)}: a head and {groups}; {', '.join(images)}."]
     for step, word in ((Step.CREATE, "Create"), (Step.CHANGE, "Change"), (Step.USE, "Use")):
@@ -301,7 +325,7 @@ def plan_lines(planned: Sequence[Planned]) -> list[str]:
         names = ", ".join(
             described(next(each.wanted for each in others if each.wanted["kind"] == kind))
             if count == 1
-            else plural(count, kind).replace("ys", "ies").replace("sss", "sses")
+            else plural(count, kind)
             for kind, count in kinds.items()
         )
         end = ", which cockpit did not create" if step is Step.USE else ""

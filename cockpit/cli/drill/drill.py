@@ -40,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         fault,
         "--set",
         "KEY=VALUE",
-        "a parameter of the fault, or of a game day a setting of the job that it launches; "
+        "a parameter of the fault; for a game day, a setting of the job that it launches; "
         "repeatable",
     )
     fault.add_argument(
@@ -99,7 +99,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "--timeout", type=float, metavar="S", help="maximum time to wait for the recovery"
     )
     how.add_argument(
-        "--junit", default="", metavar="FILE", help="write the result as JUnit XML, too"
+        "--junit", default="", metavar="FILE", help="also write the result as JUnit XML"
     )
     past = parser.add_argument_group("history, report")
     past.add_argument(
@@ -123,7 +123,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.what in ("run", "plan") and not args.name:
         raise UsageError(
-            f"Nothing was named to {args.what}.",
+            f"cockpit drill {args.what} needs a fault, a game day or a file.",
             todo=f"For example: cockpit drill {args.what} pod-kill. See: cockpit drill list",
         )
     allowed = FORMS.get(args.what, ("table", "json", "jsonl"))

@@ -28,6 +28,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _history(args: argparse.Namespace) -> int:
+    if args.limit < 1:
+        raise UsageError("--limit must be 1 or more.")
     kept, unreadable = DrillHistory().all()
     for one in unreadable:
         log(one_line(f"{one.path.name} cannot be read: {one.why}"))
@@ -125,6 +127,6 @@ def _named(args: argparse.Namespace) -> str:
     if not args.name:
         raise UsageError(
             f"Which drill to {args.what}?",
-            todo="cockpit drill history lists them; last is the newest that broke something.",
+            todo="cockpit drill history lists them; last is the newest one that was not refused.",
         )
     return str(args.name)

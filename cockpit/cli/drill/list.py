@@ -61,7 +61,7 @@ def _cluster(args: argparse.Namespace) -> tuple[str, dict[str, Capability]]:
     except CockpitError as error:
         if args.where.kind or args.where.cluster:
             raise
-        log(f"{error.what} So it is unknown what is available here.")
+        log(f"{error.what} Which faults are available is therefore unknown.")
         return "", {}
 
 

@@ -52,7 +52,7 @@ def print_day(result: GameDayResult) -> None:
     ]
     tables.print_table(rows, ("step", "what", "result", "took", "why"))
     verdict = "PASSED" if result.passed else "FAILED"
-    print(f"\nGame day {result.name} {verdict}: {one_line(result.why)}")
+    print(f"\nGame day {result.name} {verdict} ({result.id}): {one_line(result.why)}")
 
 
 def as_row(record: DrillRecord) -> dict[str, Any]:

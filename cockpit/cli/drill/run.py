@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         if day is None or not args.dry_run or args.where.kind or args.where.cluster:
             raise
         # A game day is a file: its steps can be listed before there is a cluster.
-        log(f"{error.what} So it is unknown what is available here.")
+        log(f"{error.what} Which faults are available is therefore unknown.")
         confirm.confirmed(args, step_lines(day, None))
         return int(ExitCode.DONE)
     with monitored.monitored_session_on(backend) as session:

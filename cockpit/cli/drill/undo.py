@@ -31,7 +31,9 @@ def run(args: argparse.Namespace) -> int:
                 "It undoes itself at its end.",
                 f"End it with Ctrl-C there, or: kill -INT {going[0].process.pid}",
             )
-        raise UsageError(f"Drill {args.name} has left nothing.", todo="See: cockpit drill history")
+        raise UsageError(
+            f"Drill {args.name} left nothing to undo.", todo="See: cockpit drill history"
+        )
     if not left:
         _show(args, [])
         return int(ExitCode.FAILED if bad else ExitCode.DONE)
@@ -84,7 +86,9 @@ def _undo_on_cluster(
         with connect.session(there, sources=(), kinds=()) as session:
             undone = session.call(DrillActions(session).undo_entries(of_cluster))
     except CockpitError as error:
-        return [_row(entry, False, f"{ref} is not reached: {error.what}") for entry in of_cluster]
+        return [
+            _row(entry, False, f"{ref} cannot be reached: {error.what}") for entry in of_cluster
+        ]
     return [_row(one.entry, one.error is None, interrupted.outcome(one)) for one in undone]
 
 
@@ -105,7 +109,7 @@ def _is_down(ref: ClusterRef) -> bool:
 
 
 def _plan(entry: Entry, now_s: float) -> str:
-    return f"On {entry.cluster}: {interrupted.described(entry, now_s)}, where it is still so."
+    return f"On {entry.cluster}: {interrupted.described(entry, now_s)}, if it still applies."
 
 
 def _row(entry: Entry, undone: bool, text: str) -> dict[str, Any]:
@@ -123,7 +127,7 @@ def _show(args: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
     if (args.output or "table") != "table":
         tables.print_rows(rows, (), args.output)
     elif not rows:
-        print("No drill has left anything.")
+        print("There is nothing to undo.")
     for row in rows:
         if (args.output or "table") == "table":
             print(row["message"])

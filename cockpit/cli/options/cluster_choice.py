@@ -60,7 +60,7 @@ def local(clusters: Sequence[LocalCluster], wanted: str) -> str:
     if not names:
         raise UnreachableError(
             "No cluster was found.",
-            "No local cluster runs.",
+            "No local cluster is running.",
             "Start one with: cockpit local up, or try the demo: cockpit demo",
         )
     if len(names) > 1:
@@ -75,13 +75,13 @@ def nothing_there(where: Place) -> UnreachableError:
     """There is no local cluster, no kubeconfig and no address."""
     if where.cluster:
         return UnreachableError(
-            f"There is no local cluster {one_line(where.cluster)!r}.",
+            f"There is no cluster {one_line(where.cluster)!r}.",
             "It is not among the local clusters, and there is no kubeconfig.",
             f"Start it with: cockpit local up {one_line(where.cluster)}",
         )
     return UnreachableError(
         "No cluster was found.",
-        "No local cluster runs, there is no kubeconfig, and no --address was given.",
+        "No local cluster is running, there is no kubeconfig, and no --address was given.",
         "Set KUBECONFIG or add --address URL, or start a local cluster: cockpit local up",
     )
 

@@ -6,10 +6,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from cockpit.model.cluster import ClusterRef, is_protected
+from cockpit.model.cluster import ACTIONS, ClusterRef, is_protected
 from cockpit.model.error import ExitCode, NotAllowedError, UsageError
 from cockpit.model.text import as_sentence, one_line
 from cockpit.session.session import Session
+
+CHANGES = "changes the cluster"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,13 +30,14 @@ def confirmed(
     on: ClusterRef | None = None,
     *,
     destroys: bool = False,
+    does: str = CHANGES,
 ) -> bool:
     """Print the plan on standard error and ask for confirmation. Return whether to proceed.
 
     `on` is the changed cluster, printed first. `destroys`: the change deletes or stops something,
     so that --yes requires an explicit cluster, and a protected cluster requires its typed name.
     Raises NotAllowedError in read-only mode and on a protected cluster, UsageError without an
-    explicit cluster or a terminal.
+    explicit cluster or a terminal. `does` is as in `refuse_read_only`.
     """
     protected = on is not None and destroys and is_protected(on, args.protected)
     for line in [*([f"Cluster: {on.described}."] if on is not None else []), *plan]:
@@ -44,7 +47,7 @@ def confirmed(
     if args.dry_run:
         print("Dry run: nothing was changed.", file=sys.stderr)
         return False
-    refuse_read_only(args)
+    refuse_read_only(args, does)
     if on is not None:
         _require_meant(args, on, protected=protected)
     if args.yes:
@@ -53,8 +56,7 @@ def confirmed(
         return True
     if not sys.stdin.isatty():
         raise UsageError(
-            "This changes the cluster and asks for confirmation, but standard input is not a "
-            "terminal.",
+            f"This {does} and asks for confirmation, but standard input is not a terminal.",
             todo="Add --yes to confirm, or --dry-run to print only the plan.",
         )
     if protected:
@@ -112,26 +114,13 @@ def answered_yes(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def refuse_read_only(args: argparse.Namespace, does: str = "changes the cluster") -> None:
+def refuse_read_only(args: argparse.Namespace, does: str = CHANGES) -> None:
     """Raises NotAllowedError in read-only mode; `does` is the reason, after the verb's name."""
     if args.read_only:
         raise NotAllowedError(
             f"cockpit {args.verb} {does}, and this is read-only mode.",
             todo="Remove --read-only, COCKPIT_READ_ONLY and the profile's read_only to allow it.",
         )
-
-
-ACTIONS = {
-    "scale": "scale this cluster",
-    "delete_pod": "delete pods here",
-    "exec": "run commands in pods here",
-    "launch": "reach the dashboard, which is needed to submit and stop jobs",
-    "rayjob": "create or delete RayJobs here",
-    "suspend": "suspend or resume this cluster",
-    "cordon": "cordon Kubernetes nodes",
-    "manifest": "read objects here",
-    "describe": "describe objects here",
-}
 
 
 def require_permission(session: Session, verb: str) -> None:

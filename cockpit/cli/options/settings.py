@@ -46,13 +46,16 @@ def settle_all(flags: Mapping[str, Any], configuration: Configuration) -> Settin
     environment = os.environ
     by_flag = Place(**{name: flags[name] for name in FLAGS if name in flags})
     by_flag.require_one_kind("The flags")
+    local = boolean_variable(environment, VARIABLES["local"])
     by_environment = Place(
-        local=bool(boolean_variable(environment, VARIABLES["local"])),
+        local=bool(local),
         **{n: environment.get(VARIABLES[n], "") for n in FLAGS if n != "local"},
     )
     by_environment.require_one_kind("The variables COCKPIT_*, taken as flags,")
     profile = configuration.named(flags.get("profile") or environment.get(PROFILE, ""))
-    places = {"flag": by_flag, "environment": by_environment, "profile": profile.place}
+    # A namespace or name beside `local = true` is that of the local cluster.
+    by_profile = Place() if local is False and profile.place.local else profile.place
+    places = {"flag": by_flag, "environment": by_environment, "profile": by_profile}
     where = settle(places.values())
     set_by = {
         name: next(who for who, text in places.items() if getattr(text, name) == value)

@@ -22,7 +22,7 @@ _PART = re.compile(
 )
 _STEP = re.compile(
     r"""\.(?P<key>(?:\\.|[^\s.\[\](){}*?'",\\])+)|\[(?P<index>-?\d+)\]|(?P<all>\[\*\]|\.\*)"""
-    r"""|\[(?P<quote>['"])(?P<quoted>.*?)(?P=quote)\]"""
+    r"""|\[(?P<quote>['"])(?P<quoted>(?:(?!(?P=quote)).)*)(?P=quote)\]"""
 )
 _ALL = object()
 Step = str | int | object
@@ -93,7 +93,7 @@ def _literal(template: str, code: str) -> str:
     try:
         return str(json.loads(quoted))
     except ValueError as error:
-        raise _wrong(template, f"{one_line(code, 20)} is no text in quotes") from error
+        raise _wrong(template, f"{one_line(code, 20)} is not a valid quoted string") from error
 
 
 def _path(template: str, code: str) -> Path:

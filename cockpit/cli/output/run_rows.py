@@ -99,7 +99,10 @@ def run_lines(run: RunView, now_s: float) -> Iterator[str]:
     yield f"Run {run.name or run.id}: {', '.join(parts)}"
     if stalled is not None:
         bound = format.duration(stalled.bound_s)
-        yield f"No step, report or checkpoint since then: longer than its pace explains ({bound})"
+        yield (
+            "No step, report or checkpoint since then: longer than expected from its recent "
+            f"steps (limit {bound})"
+        )
         yield from _hang(run, now_s)
     if run.message:
         yield f"Message: {run.message}"
@@ -136,7 +139,7 @@ def _checkpoint(checkpoint: Checkpoint, at_s: float | None, now_s: float) -> str
     if checkpoint.size_bytes is not None:
         parts.append(format.bytes_text(checkpoint.size_bytes))
     if checkpoint.took_s is not None:
-        parts.append(f"taken in {format.duration(checkpoint.took_s)}")
+        parts.append(f"saved in {format.duration(checkpoint.took_s)}")
     return ", ".join([*parts, one_line(checkpoint.path)])
 
 

@@ -14,6 +14,7 @@ from cockpit.backends.run_log import LINES, AllLogs
 from cockpit.cli.options import connect
 from cockpit.cli.output import tables
 from cockpit.cli.output.streams import log
+from cockpit.format import plural
 from cockpit.logs.block import LineFilter
 from cockpit.logs.merge import Merge, text_of
 from cockpit.logs.time_argument import FORMS, parse_time
@@ -33,8 +34,6 @@ def run(args: argparse.Namespace, pattern: re.Pattern[str] | None) -> int:
         raise UsageError("--previous is for one pod, and not for --all.")
     if args.follow and args.output == "json":
         raise UsageError("-o json is one array, which --follow never ends: use -o jsonl.")
-    if args.lines is not None and args.lines < 1:
-        raise UsageError("--lines must be at least 1.")
     with connect.session(args, sources=(), kinds=("pods",)) as session:
         connect.wait_for(session, ("backend",))
         session.call(_run(args, session.backend, [*session.store.pods], kept))
@@ -43,7 +42,7 @@ def run(args: argparse.Namespace, pattern: re.Pattern[str] | None) -> int:
 
 def _filter(args: argparse.Namespace, pattern: re.Pattern[str] | None) -> LineFilter:
     if args.since and args.around:
-        raise UsageError("Use one of --since and --around.")
+        raise UsageError("--since and --around cannot be combined.")
     now_s = server_time()
     if args.around:
         at_s = _moment("--around", args.around, now_s)
@@ -55,7 +54,7 @@ def _moment(flag: str, text: str, now_s: float) -> float:
     try:
         return parse_time(text, now_s)
     except ValueError as error:
-        raise UsageError(f"{flag} {text!r} is no time.", todo=f"Write {FORMS}.") from error
+        raise UsageError(f"{flag} {text!r} is not a time.", todo=f"Write {FORMS}.") from error
 
 
 async def _run(
@@ -66,7 +65,7 @@ async def _run(
         await logs.find(args.what, pods)
         searched = kept != LineFilter()
         lines = args.lines or (SEARCHED_LINES if searched else LINES)
-        log(f"{logs.title}: {len(logs.merge.logs)} logs")
+        log(f"{logs.title}: {plural(len(logs.merge.logs), 'log')}")
         await logs.read(lines, follow=args.follow)
         if not args.follow:
             if searched and args.lines is None:
@@ -83,7 +82,10 @@ async def _run(
 def _print_shortened(merge: Merge, lines: int) -> None:
     full = sum(count >= lines for count in merge.read_lines)
     if full:
-        log(f"Of {full} logs only the last {lines:,} lines were searched; --lines reads more.")
+        log(
+            f"Only the last {lines:,} lines of {plural(full, 'log')} were searched; "
+            "--lines reads more."
+        )
 
 
 def _print_rows(rows: Iterable[Row], output: str) -> None:

@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     for answer in failed:
         error = answer.error
         assert error is not None
-        why = one_line(f"{error.what} {error.why}")
+        why = one_line(error.what_and_why)
         print(f"Context {one_line(answer.context)}: {why}", file=sys.stderr)
         if args.output not in ("table", "name"):
             rows.append(_failed(answer.context, error))

@@ -21,7 +21,12 @@ from cockpit.model.secret import without_credentials
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     if verb == "config":
         parser.add_argument(
-            "what", nargs="?", choices=("show", "check", "path", "edit", "rules"), default="show"
+            "what",
+            nargs="?",
+            choices=("show", "check", "path", "edit", "rules"),
+            default="show",
+            help="show: the settings and their sources; check: find errors; path: of the file; "
+            "edit: open it in an editor; rules: alert rules for Prometheus (default: show)",
         )
     tables.arguments(parser)
 
@@ -127,7 +132,9 @@ def _edit() -> None:
         done = subprocess.run([*shlex.split(editor), str(where)], check=False)
     except (OSError, ValueError) as error:
         raise CockpitError(
-            f"The editor {editor!r} cannot be started.", str(error), "Set EDITOR to another."
+            f"The editor {editor!r} cannot be started.",
+            str(error),
+            "Set VISUAL or EDITOR to another one.",
         ) from error
     if done.returncode != 0:
         raise CockpitError(f"The editor {editor!r} ended with exit code {done.returncode}.")

@@ -102,11 +102,15 @@ def selected(wanted: str, runs: Sequence[TrackedRun], by_tag: dict[str, TrackedR
     begin = [run for run in runs if wanted and run.id.startswith(wanted)]
     if len(begin) == 1:
         return begin[0]
-    what = "Several runs begin" if begin else "No run has this name or id, or an id that begins"
+    what = (
+        f"Several runs begin with {one_line(wanted)!r}."
+        if begin
+        else f"No run has the name or id {one_line(wanted)!r}, or an id that begins with it."
+    )
     names = ", ".join(run.name or run.id for run in (begin or runs)[:MOST_LISTED])
     raise UsageError(
-        f"{what} with {one_line(wanted)!r}.",
-        f"For example: {names or 'there is no run'}.",
+        what,
+        f"Runs: {names or 'none'}.",
         "See: cockpit experiments",
     )
 

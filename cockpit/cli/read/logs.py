@@ -57,6 +57,8 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     pattern = _pattern(args.grep)
+    if args.lines is not None and args.lines < 1:
+        raise UsageError("--lines must be at least 1.")
     if args.all:
         from cockpit.cli.read import all_logs
 
@@ -117,7 +119,7 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
     try:
         return re.compile(text) if text else None
     except re.error as error:
-        raise UsageError(f"--grep {text!r} is no regular expression: {error}.") from error
+        raise UsageError(f"--grep {text!r} is not a valid regular expression: {error}.") from error
 
 
 async def _print(

@@ -42,7 +42,8 @@ def is_asked(args: argparse.Namespace) -> bool:
 def require_kubernetes(args: argparse.Namespace) -> None:
     """Raise UsageError if the flags select a cluster that has no namespaces and labels."""
     if is_asked(args) and args.where.kind in ("local", "address", "ssh"):
-        raise UsageError("-A and -l are for Kubernetes.", todo=f"Leave out --{args.where.kind}.")
+        flag = "hosts" if args.where.kind == "ssh" else args.where.kind
+        raise UsageError("-A and -l are for Kubernetes.", todo=f"Leave out --{flag}.")
 
 
 def rows(args: argparse.Namespace) -> tuple[list[dict[str, Any]], tuple[str, ...]]:

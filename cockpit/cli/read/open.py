@@ -31,10 +31,11 @@ FRESH_S = 2.0
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.description = (
-        "Make a route to a page, print its link, and open it in a browser. The route is on "
+        "Create a private route to a page, print its link, and open it in a browser. The route "
+        "is on "
         "127.0.0.1, works with the link only, and ends with Ctrl-C."
     )
-    parser.add_argument("page", choices=PAGES)
+    parser.add_argument("page", choices=PAGES, help="the page: Ray's dashboard, Grafana or MLflow")
     parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1 (default: a free one)")
     parser.add_argument(
         "--service",
@@ -141,7 +142,10 @@ def _hold(
     proxy = PrivateProxy(current, port=args.port, keep_host=keep_host, read_only=args.read_only)
     with proxy.running():
         _show(proxy.link, args)
-        log(f"By {current().via or 'its address'}. The link is for you only. Ctrl-C ends it.")
+        log(
+            f"Connected through {current().via or 'its address'}. The link is private to you. "
+            "Press Ctrl-C to close it."
+        )
         if os.environ.get("SSH_CONNECTION"):
             log(f"On your workstation: ssh -N -L {proxy.port}:127.0.0.1:{proxy.port} THIS-HOST")
         try:

@@ -70,7 +70,7 @@ def _recorded(name: str) -> Subject:
     if recording.run.run_id not in store.runs:
         raise UsageError(
             f"The recording {stem} has no run.",
-            recording.damage or "It was left before the run was reported.",
+            recording.damage or "The recording ended before the run was reported.",
             "cockpit replay shows what it has.",
         )
     return Subject(
@@ -198,7 +198,7 @@ def _print_jobs(args: argparse.Namespace, subject: Subject) -> int:
 
 def _print_damage(subject: Subject) -> None:
     if subject.damage:
-        print(f"The {subject.kind} is damaged, this is the rest: {subject.damage}")
+        print(f"The {subject.kind} is damaged; only its readable part is shown: {subject.damage}")
 
 
 def _unready(store: Store) -> list[dict[str, Any]]:

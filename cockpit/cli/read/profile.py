@@ -31,7 +31,7 @@ STACK = (
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument("rank", metavar="RANK", help="a rank's number")
-    parser.add_argument("--native", action="store_true", help="C and C++ frames too")
+    parser.add_argument("--native", action="store_true", help="include C and C++ frames")
     tables.arguments(parser)
     if verb == "stack":
         parser.description = STACK
@@ -47,11 +47,11 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="the file (default: rank-N-TIME.svg here)"
     )
-    parser.add_argument("--idle", action="store_true", help="count threads that wait, too")
+    parser.add_argument("--idle", action="store_true", help="also count idle threads")
     parser.add_argument(
         "--memory",
         action="store_true",
-        help="what it allocates instead, by memray, as a page of HTML",
+        help="profile memory allocations with memray instead, as an HTML page",
     )
     parser.add_argument(
         "--top", type=int, default=TOP, metavar="N", help=f"functions to print (default {TOP})"
@@ -105,13 +105,16 @@ def _print(args: argparse.Namespace, process: Process, out: Path, found: Profile
         return
     if isinstance(found, Profile):
         if not found.samples:
-            print("No samples: the process did nothing on a CPU. --idle counts what waits.")
+            print("No samples: the process did nothing on a CPU. --idle includes idle threads.")
         rows = [
             {"self": f"{one.self_percent:.1f}", "total": f"{one.total_percent:.1f}", "in": one.name}
             for one in hot
         ]
         if rows:
-            print(f"{found.samples} samples; percent of them in a function, and in what it calls:")
+            print(
+                f"{found.samples} samples; self: percent in the function; total: with what it "
+                "calls:"
+            )
             tables.print_table(rows, ("self", "total", "in"))
     print(f"Written: {out}", file=sys.stderr)
 
@@ -136,7 +139,7 @@ def process_of(session: Session, rank: str) -> Process:
     From the telemetry of the run, else from Ray Train's state.
     """
     if not rank.isdecimal():
-        raise UsageError(f"{rank!r} is no rank.", "A rank is a number.", "See: cockpit ranks")
+        raise UsageError(f"{rank!r} is not a rank.", "A rank is a number.", "See: cockpit ranks")
     connect.wait_for(session, ("telemetry",))
     run = current_run(session.store)
     view = run.ranks.get(int(rank)) if run else None

@@ -14,7 +14,7 @@ from cockpit.cli.options import connect
 from cockpit.insight.causes.verdict import newest_cause
 from cockpit.insight.metrics.live_line import live_line
 from cockpit.insight.metrics.stall import stall
-from cockpit.model.event import AlertCleared, AlertRaised, Event
+from cockpit.model.event import AlertCleared, AlertRaised, Event, Notice
 from cockpit.model.text import one_line
 from cockpit.store.selectors import current_run, stale_sources
 from cockpit.store.store import Store
@@ -29,7 +29,8 @@ class Sentences:
         self._every_s = every_s
         self._last: dict[str, str] = {}
         self._run_s = -math.inf
-        self._notices = 0.0
+        self._notices: set[Notice] = set()
+        """Those that were there. Not a time: Kubernetes reports whole seconds, and some late."""
 
     def new(self, store: Store, now_s: float, run_name: str = "") -> Iterator[str]:
         if store.ref is not None:
@@ -48,9 +49,9 @@ class Sentences:
                 self._last["run"], self._run_s = kind, now_s
                 yield f"Run {run.name or run.id}. {line}."
         for notice in store.notices:
-            if notice.at_s > self._notices and notice.warning:
+            if notice.warning and notice not in self._notices:
                 yield f"{notice.kind} {notice.name}: {notice.reason}. {one_line(notice.message)}."
-        self._notices = max([self._notices, *(notice.at_s for notice in store.notices)])
+        self._notices = set(store.notices)
 
     def alert(self, event: Event) -> str:
         """Of an alert that was raised or cleared; empty for other events."""

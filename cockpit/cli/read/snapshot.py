@@ -62,6 +62,9 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.watch and (getattr(args, "suspect", False) or getattr(args, "on", None)):
+        flag = f"--on {args.on}" if args.verb == "status" else "--suspect"
+        raise UsageError(f"--watch and {flag} cannot be combined.")
     if getattr(args, "suspect", False):
         from cockpit.cli.read import suspects
 
@@ -145,7 +148,7 @@ def _require_answer(args: argparse.Namespace, session: connect.Session, source: 
         return
     if source == "backend" and store.pods and state is not None:
         # Its operator may have ended and its pods still exist: show them, and report the fault.
-        print(f"{store.ref} is not well: {state.error}", file=sys.stderr)
+        print(f"{store.ref} is unhealthy: {state.error}", file=sys.stderr)
         return
     if args.verb == "jobs" and store.jobs and state is not None:
         # RayJobs are Kubernetes' own: they are there without a head.
@@ -169,4 +172,4 @@ def _require_kinds(
                 "cockpit doctor lists what you may do, and how to fix what is missing.",
             )
         if args.output == "table":
-            print(f"Without {kind}: {state.error}", file=sys.stderr)
+            print(f"The {kind} could not be listed: {state.error}", file=sys.stderr)

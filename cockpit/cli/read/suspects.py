@@ -21,11 +21,12 @@ def run(args: argparse.Namespace) -> int:
     found = suspects(runs, nodes)
     hours = sum(sum(of.node_hours.values()) for of in runs)
     tables.print_rows(
-        [tables.as_json(one) for one in found],
+        [{"name": one.node, **tables.as_json(one)} for one in found],
         ("node", "score", "last_s", "cordoned"),
         args.output,
         empty=f"No suspect nodes: {len(runs)} recorded runs of this cluster, "
         f"{hours:.1f} node-hours with ranks.",
+        name_of=lambda row: f"node/{row['name']}",
     )
     if args.output == "table" and found:
         _explain(found, can_cordon=ref.backend == "kuberay")

@@ -26,15 +26,17 @@ from cockpit.store.store import Store
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.description = (
         "Write Ray's tasks, and the run's states, attempts, phases, checkpoints and curves, as a "
-        "Chrome trace: open it at ui.perfetto.dev or chrome://tracing. Ray keeps the newest "
-        "tasks alone, and gives at most 10,000."
+        "Chrome trace: open it at ui.perfetto.dev or chrome://tracing. Ray keeps only the "
+        "newest tasks, and returns at most 10,000."
     )
     parser.add_argument(
         "job",
         nargs="?",
         default="",
         metavar="JOB",
-        help="a job's id, Ray's id of it, or a run's name or id (default: the current run)",
+        help=(
+            "a job's submission id or Ray job id, or a run's name or id (default: the current run)"
+        ),
     )
     parser.add_argument(
         "--out",

@@ -74,7 +74,7 @@ class Watched:
             if self._means(event.run_id) and event.run_id not in self._sampled:
                 name = self._names.get(event.run_id) or event.run_id
                 self._print_once(
-                    f"Run {name} only reports, and has no samples: its script does not "
+                    f"Run {name} sends only reports, no samples: its script does not "
                     "call telemetry.step. To follow the reports: cockpit runs --watch"
                 )
         elif isinstance(event, SourceHealth) and event.ok:
@@ -82,7 +82,7 @@ class Watched:
             if self._wanted and not any(map(self._means, self._names)):
                 listed = ", ".join(name or run_id for run_id, name in self._names.items())
                 self._print_once(
-                    f"Waiting for a run {self._wanted!r}. Available: {listed or 'none'}."
+                    f"Waiting for run {self._wanted!r}. Available: {listed or 'none'}."
                 )
             elif not self._names:
                 self._print_once("Waiting for a run.")

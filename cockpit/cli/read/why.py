@@ -54,14 +54,14 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.add_argument(
         "--fail",
         action="store_true",
-        help="exit with 1 when the newest end was a bad one, or the object waits",
+        help="exit with 1 if an attempt of the run has failed, or the object waits",
     )
     tables.arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.recorded and args.history:
-        raise UsageError("--recorded and --history exclude each other.")
+        raise UsageError("--recorded and --history cannot be combined.")
     if args.session and not args.history:
         raise UsageError("--session is for --history.")
     if args.recorded or args.history:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from cockpit.cli.options import connect
+from cockpit.cli.options import answers, connect
 from cockpit.cli.output import tables
 from cockpit.insight.waiting.chain import cluster_chain, group_chain, job_chain, pod_chain
 from cockpit.insight.waiting.text import lines
@@ -26,12 +26,18 @@ READ_S = 3.0
 
 def names_object(text: str) -> bool:
     """Whether the argument is KIND/NAME or `cluster`, and not the name of a run or job."""
-    return text == "cluster" or text.partition("/")[0] in {*KINDS, *_OTHER_NAMES}
+    return _kind(text.partition("/")[0]) in KINDS
+
+
+def _kind(name: str) -> str:
+    """`pods` is `pod`, as for `cockpit describe`."""
+    name = name.lower().removesuffix("s")
+    return _OTHER_NAMES.get(name, name)
 
 
 def run(args: argparse.Namespace) -> int:
     kind, _, name = args.what.partition("/")
-    kind = _OTHER_NAMES.get(kind, kind)
+    kind = _kind(kind)
     if kind != "cluster" and not name:
         raise UsageError(f"{kind} needs a name.", todo=f"For example: cockpit why {kind}/NAME")
     with connect.session(args, sources=(), kinds=_WATCHED) as session:
@@ -57,18 +63,20 @@ def _is_complete(store: Store) -> bool:
 def _chain(args: argparse.Namespace, session: Session, kind: str, name: str) -> Chain:
     store = session.store
     if kind == "cluster":
+        if not (store.groups or store.pods):
+            answers.require(session, ("backend",))
         return cluster_chain(store)
     if kind == "job":
         job = connect.rayjob(store, name)
         if job is None:
-            raise _missing(kind, name, [each.rayjob for each in store.jobs.values()])
+            raise _missing(session, kind, name, [each.rayjob for each in store.jobs.values()])
         return _of_job(args, session, job)
     if kind == "group":
         if name not in store.groups:
-            raise _missing(kind, name, store.groups)
+            raise _missing(session, kind, name, store.groups)
         return group_chain(store, name)
     if name not in store.pods:
-        raise _missing(kind, name, store.pods)
+        raise _missing(session, kind, name, store.pods)
     return pod_chain(store, name)
 
 
@@ -82,7 +90,8 @@ def _of_job(args: argparse.Namespace, session: Session, job: Job) -> Chain:
         return job_chain(session.store, job, other.store)
 
 
-def _missing(kind: str, name: str, known: object) -> UsageError:
+def _missing(session: Session, kind: str, name: str, known: object) -> UsageError:
+    answers.require(session, ("backend",))
     names = ", ".join(each for each in known if each) if isinstance(known, (list, dict)) else ""
     title = "RayJob" if kind == "job" else kind
     return UsageError(f"There is no {title} {one_line(name)!r}.", f"Available: {names or 'none'}.")
@@ -104,5 +113,5 @@ def _row(found: Chain) -> dict[str, object]:
 def _text(found: Chain) -> list[str]:
     title = f"{found.kind.capitalize()} {found.name}"
     if found.blocking is None:
-        return [f"{title} does not wait.", *lines(found)]
+        return [f"{title} is not waiting for anything.", *lines(found)]
     return [f"{title}: {found.summary}", "", *lines(found)]

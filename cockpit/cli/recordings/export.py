@@ -45,5 +45,8 @@ def run(args: argparse.Namespace) -> int:
     ]
     tables.print_rows(found, ("name", "rows", "path"), args.output, empty="It holds no events.")
     if damage:
-        print(f"The recording is damaged, this is the rest: {damage}.", file=sys.stderr)
+        print(
+            f"The recording is damaged; only its readable part was exported: {damage}.",
+            file=sys.stderr,
+        )
     return 0

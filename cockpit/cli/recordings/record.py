@@ -65,9 +65,9 @@ def run(args: argparse.Namespace) -> int:
             watch.guarding = session.submit(guard.guard_on(session, policy, args.run).watch())
         with ended_by_a_signal(watch.end):
             watch.until_over(forever=args.forever)
-        if watch.is_ended:
-            log("Ended; what was recorded is complete.")
-    return int(ExitCode.DONE)
+    if watch.is_ended and not watch.has_failed:
+        log("Stopped; the recording is complete.")
+    return int(ExitCode.FAILED if watch.has_failed else ExitCode.DONE)
 
 
 class Watch:
@@ -78,6 +78,7 @@ class Watch:
         self._begun: dict[str, Recorder] = {}
         """Recorders that are not done, by run."""
         self._is_any_done = False
+        self._has_failed = False
         self._followed: dict[str, str] = {}
         """By run, the name of the source of its job's log."""
         self._printed_s = float("-inf")
@@ -85,6 +86,11 @@ class Watch:
         self.is_ended = False
         """The user has had enough."""
         self.guarding: Future[None] | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a recording could not be written to its end."""
+        return self._has_failed or any(recorder.trouble for recorder in self._begun.values())
 
     def end(self) -> None:
         self.is_ended = True
@@ -111,9 +117,13 @@ class Watch:
             if run_id not in going and not recorder.going:
                 run = store.runs.get(run_id)
                 about = f"{_clock()} {run_id}" if run is None else self._line(run)
-                log(f"{about}. Done: {recorder.path}")
-                if self._to_mlflow:
-                    self._add_to_mlflow(recorder)
+                if recorder.trouble:
+                    self._has_failed = True
+                    log(f"{about}. Not recorded to its end: {recorder.trouble}")
+                else:
+                    log(f"{about}. Done: {recorder.path}")
+                    if self._to_mlflow:
+                        self._add_to_mlflow(recorder)
                 del self._begun[run_id]
                 self._is_any_done = True
                 self._unfollow_log(run_id)
@@ -135,8 +145,9 @@ class Watch:
         """No screen shows the log here, so only this reads it."""
         if run is not None and run.submission_id and run.id not in self._followed:
             source = job_log_source(Dashboard(self.session.backend.dashboard), run.submission_id)
+            if source.name not in self._followed.values():  # a job may have several runs
+                self.session.add(source)
             self._followed[run.id] = source.name
-            self.session.add(source)  # once, however many runs the job has
 
     def _unfollow_log(self, run_id: str) -> None:
         name = self._followed.pop(run_id, "")

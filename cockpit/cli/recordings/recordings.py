@@ -13,6 +13,7 @@ from cockpit.cli.output import tables
 from cockpit.cli.output.streams import log
 from cockpit.config import paths
 from cockpit.model.error import UsageError
+from cockpit.recorder import file
 from cockpit.recorder.reading import annotation
 from cockpit.recorder.reading.library import Library, Recorded
 
@@ -44,7 +45,15 @@ WIDE = (
 
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
-    parser.add_argument("action", nargs="?", default="list", choices=ACTIONS)
+    parser.add_argument(
+        "action",
+        nargs="?",
+        default="list",
+        choices=ACTIONS,
+        help="compare: what differs between two; tag, untag, note: annotate one; import: record "
+        "the runs of a deleted cluster; delete: delete files; path: print the directory "
+        "(default: list)",
+    )
     parser.add_argument(
         "name",
         nargs="*",
@@ -59,8 +68,8 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "--filter",
         default="",
         metavar="TEXT",
-        help="only with this text, or that match a comparison of a field of -o json, such "
-        "as 'state=errored goodput_percent<80'",
+        help="only recordings that contain this text, or match a comparison of a field of -o "
+        "json, such as 'state=errored goodput_percent<80'",
     )
     parser.add_argument(
         "--sort", metavar="COLUMN", help="by a field of -o json, the largest or newest first"
@@ -197,13 +206,19 @@ def _import(args: argparse.Namespace, library: Library) -> int:
         if path.exists():
             log(f"Run {of.name or of.id} is recorded already: {path.stem}")
             continue
+        if args.dry_run:
+            log(f"Record run {of.name or of.id}: {path.stem}")
+            continue
         past_run.write(path, summary(found.store, of), found.events)
         annotation.write(path, annotation.checked([IMPORTED], ""))
         paths_made.append(path)
     if found.missing:
         log(f"Not everything could be read: {found.missing}")
+    if args.dry_run:
+        log("Dry run: nothing was changed.")
+        return 0
     rows = [row_of(one) for one in library.list() if one.path in paths_made]
-    tables.print_rows(rows, COLUMNS, args.output, empty="No run is new.")
+    tables.print_rows(rows, COLUMNS, args.output, empty="No new runs.")
     return 0
 
 
@@ -226,6 +241,10 @@ def _annotate(args: argparse.Namespace, library: Library) -> int:
     else:
         tags = [tag for tag in tags if tag not in texts]
     after = annotation.checked(tags, note)
+    if args.dry_run:
+        log(f"{path.stem}: tags: {', '.join(after.tags) or 'none'}; note: {after.note or 'none'}")
+        log("Dry run: nothing was changed.")
+        return 0
     annotation.write(path, after)
     found = {"name": path.stem, "tags": after.tags, "note": after.note}
     tables.print_rows([found], tuple(found), args.output)
@@ -236,7 +255,11 @@ def _delete(args: argparse.Namespace, library: Library) -> int:
     if not args.name:
         raise UsageError("Which recording?", todo="cockpit recordings lists them.")
     found = [library.find(name) for name in args.name]
-    if not confirm.confirmed(args, [f"Delete {path}, for good." for path in found]):
+    for path in found:
+        if path.suffix != file.SUFFIX:
+            raise UsageError(f"{path} is not a recording.", todo="cockpit recordings lists them.")
+    plan = [f"Delete {path} permanently." for path in found]
+    if not confirm.confirmed(args, plan, does="deletes recordings"):
         return confirm.not_confirmed(args)
     for path in found:
         library.delete(path)

@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
         "--at",
         default="",
         metavar="TIME",
-        help="start at 90, 5m or 1h30m after the beginning, or at: end",
+        help="start this long after the beginning: 90 (seconds), 5m or 1h30m; or end",
     )
     parser.add_argument(
         "--headless", action="store_true", help="print the state at --at (default: the end)"
@@ -35,7 +35,10 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if not 0 < args.speed <= 100_000:
-        raise UsageError(f"A speed of {args.speed:g} is not possible.", todo="Try: --speed 10")
+        raise UsageError(
+            f"--speed {args.speed:g} is not valid.",
+            todo="Use a value above 0 and up to 100,000: --speed 10",
+        )
     at_s = seconds(args.at) if args.at not in ("", "end") else None
     if args.headless or args.output != "table":
         return _headless(args, at_s)
@@ -92,7 +95,8 @@ def _headless(args: argparse.Namespace, at_s: float | None) -> int:
             tables.print_object(reported, args.output)
         if recording.damage:
             print(
-                f"The recording is damaged, this is the rest: {recording.damage}", file=sys.stderr
+                f"The recording is damaged; only its readable part is shown: {recording.damage}",
+                file=sys.stderr,
             )
     return 0
 
@@ -125,6 +129,7 @@ def _screen(args: argparse.Namespace, at_s: float | None) -> int:
             app.connection.close()
         if player.recording.damage:
             print(
-                f"The recording is damaged, that was the rest: {player.recording.damage}.",
+                "The recording is damaged; only its readable part was shown: "
+                f"{player.recording.damage}.",
                 file=sys.stderr,
             )

@@ -116,7 +116,7 @@ async def _log(run_id: str, name: str, text: str) -> str:
     finally:
         await client.aclose()
     raise CockpitError(
-        f"MLflow at {client.url} has no run of run {one_line(run_id)}.",
+        f"MLflow at {client.url} has no run for {one_line(run_id)}.",
         f"No run there has its id in a tag: {', '.join(RUN_TAGS)}.",
         "cockpit report without --mlflow writes it to a file.",
     )
@@ -142,7 +142,7 @@ def read(name: str) -> tuple[str, str, Document]:
         if run is None:
             raise UsageError(
                 f"{path.name} contains no run yet.",
-                "It has no event of one.",
+                "It has no run events.",
                 "cockpit recordings lists them.",
             )
         trouble = [f"The recording is damaged: {recording.damage}."] if recording.damage else []
@@ -150,7 +150,7 @@ def read(name: str) -> tuple[str, str, Document]:
             trouble.append(f"Its recorder lost {recording.dropped:,} events.")
         if run.started_s and recording.begin_s > run.started_s + 5:
             missing_s = recording.begin_s - run.started_s
-            trouble.append(f"It was recorded from {in_seconds(missing_s, 0)} after its start on.")
+            trouble.append(f"Recording began {in_seconds(missing_s, 0)} after the run started.")
         text = path.stem if run.name in path.stem else f"{run.name}-{path.stem}"
         return (
             _plain(text),

@@ -43,10 +43,13 @@ def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     )
     parser.add_argument("--out", metavar="PATH", help="a file or a directory (default: here)")
     parser.add_argument(
-        "--frames", type=int, default=100, metavar="N", help="moments of the run (default: 100)"
+        "--frames", type=int, default=100, metavar="N", help="number of frames (default: 100)"
     )
     parser.add_argument(
-        "--size", default="120x36", metavar="CxL", help="of the UI, in cells (default: 120x36)"
+        "--size",
+        default="120x36",
+        metavar="CxL",
+        help="size of the UI in columns x lines (default: 120x36)",
     )
     parser.add_argument(
         "--views",
@@ -63,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
     size = SIZE.fullmatch(args.size)
     if size is None or not 2 <= args.frames <= MOST_FRAMES or not 1 <= args.seconds <= MOST_S:
         raise UsageError(
-            f"--frames is from 2 to {MOST_FRAMES}, --seconds from 1 to {MOST_S:g}, and --size such "
-            "as 120x36, at most 999x999."
+            f"--frames must be from 2 to {MOST_FRAMES}, --seconds from 1 to {MOST_S:g}, and --size "
+            "COLUMNSxLINES, such as 120x36, up to 999x999."
         )
     os.environ["TZ"] = "UTC"  # as in the report; the reader may be elsewhere
     time.tzset()

@@ -40,7 +40,7 @@ NO_FILES = ":4"
 
 def arguments(parser: argparse.ArgumentParser, verb: str) -> None:
     parser.description = "Print the script that completes verbs, flags and names in a shell."
-    parser.add_argument("shell", choices=SHELLS)
+    parser.add_argument("shell", choices=SHELLS, help="the shell to complete in")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -43,7 +43,7 @@ def page() -> Iterator[str]:
             yield f".SH {section.upper()}"
         yield from _verb(verb)
     yield from (".SH EXIT STATUS", _escaped(EXIT_CODES))
-    yield from (".SH ENVIRONMENT", _escaped("See docs/configuration.md."))
+    yield from (".SH ENVIRONMENT", _escaped("See docs/commands.md."))
 
 
 def _verb(verb: Verb) -> Iterator[str]:

@@ -107,7 +107,9 @@ class Experiment:
         for number, spec in enumerate(self.plan.faults, start=1):
             found = self._fault(spec.fault)
             if why := found.obstacle(self._context.backend.ref.backend):
-                raise UsageError(f"There is no {spec.fault} on this cluster.", as_sentence(why))
+                raise UsageError(
+                    f"Fault {spec.fault} is not available on this cluster.", as_sentence(why)
+                )
             given = parameter_values(found, spec.values)
             victims = await self._context.ask(
                 partial(target.choose, kind=found, spec=spec.target, random=random)
@@ -140,7 +142,7 @@ class Experiment:
 
         When it is cancelled, injected faults are undone before the cancellation continues.
         """
-        verdict, why = Verdict.BROKEN, "cockpit hit a defect"
+        verdict, why = Verdict.BROKEN, "internal error in cockpit"
         try:
             self._log.stage(Stage.PREPARING)
             async with lease.held(
@@ -241,7 +243,7 @@ class Experiment:
             try:
                 self._journal.answered(entry)
             except CockpitError as error:
-                self._log.note(f"{error.what} {error.why}")
+                self._log.note(error.what_and_why)
 
     async def _during(self, armed: Sequence[Armed]) -> str:
         """Wait for the end of the longest fault. The first probe that failed, or an empty text."""
@@ -301,11 +303,11 @@ class Experiment:
             except TimeoutError:
                 left.append(f"undoing {entry.fault} took more than {in_seconds(limit_s)}")
             except CockpitError as error:
-                left.append(one_line(" ".join((error.what, error.why))))
+                left.append(one_line(error.what_and_why).removesuffix("."))
         self._injections = []
         if not left:
             return ""
-        trouble = f"{'; '.join(left)}. It is in the journal: cockpit drill undo"
+        trouble = f"{'; '.join(left)}. To undo it, run: cockpit drill undo"
         self._log.note(trouble)
         return trouble
 
@@ -313,7 +315,10 @@ class Experiment:
         """The entry without the effects that did not happen, such as a refused drain."""
         for each in entry.undo:
             if not took_effect(each):
-                self._journal.done(entry.drill_id, each)
+                try:
+                    self._journal.done(entry.drill_id, each)
+                except CockpitError as error:  # the other effects are undone all the same
+                    self._log.note(error.what_and_why)
         return replace(entry, undo=tuple(filter(took_effect, entry.undo)))
 
     # -- waiting
@@ -337,7 +342,7 @@ class Experiment:
 
     def _failed(self, error: CockpitError) -> tuple[Verdict, str]:
         self.error = error
-        why = one_line(" ".join(part for part in (error.what, error.why) if part))
+        why = one_line(error.what_and_why)
         return (Verdict.BROKEN if self._log.drills else Verdict.REFUSED), why
 
 
@@ -347,8 +352,8 @@ def _same(now: list[Victims], before: list[Victims] | None) -> list[Victims]:
     was, is_now = ("; ".join(one_line(one.words) for one in them) for them in (before, now))
     if was != is_now:
         raise CockpitError(
-            f"The cluster has changed: it would hit {is_now}.",
-            f"What was agreed to is {was}.",
+            f"The cluster has changed: the drill would now hit {is_now}.",
+            f"You confirmed {was}.",
             "Nothing was changed. Run the drill again.",
         )
     for old, new in zip(before, now, strict=True):

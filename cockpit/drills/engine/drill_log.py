@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from cockpit.drills.faults.catalog import ENDS_PODS
 from cockpit.drills.faults.fault import DrillContext
 from cockpit.drills.plan.plan import DrillPlan
-from cockpit.format import in_seconds
+from cockpit.format import in_seconds, inflected, plural
 from cockpit.insight.recovery.drill_comparison import BEFORE_S, curves
 from cockpit.insight.recovery.measurement import Reading, is_complete, recovery
 from cockpit.model.drill import (
@@ -121,7 +122,7 @@ class DrillLog:
             try:
                 keep(replace(kept, record=record))
             except CockpitError as error:
-                self.note(f"{error.what} {error.why}")
+                self.note(error.what_and_why)
                 record = replace(record, notes=self._own_notes())
         self._context.dispatch(DrillEnded(at_s=record.ended_s, source="user", record=record))
         return record
@@ -185,7 +186,11 @@ def judge(
         return Verdict.PASSED, f"first new step after {in_seconds(max(took), 1)}{cost}{slower}"
     if any(one.interrupted is False for one in measured):
         return Verdict.PASSED, f"training continued in the same attempt{slower}"
-    return Verdict.PASSED, "there was no run to lose; its pods are back"
+    ready = [one.pod_ready_s for one in measured if one.pod_ready_s is not None]
+    if ready:
+        took_s = in_seconds(max(ready), 1)
+        return Verdict.PASSED, f"no run is active; the pods were ready after {took_s}"
+    return Verdict.PASSED, "no run is active; only the pods were measured"
 
 
 def _missed(plan: DrillPlan, one: Recovery) -> str:
@@ -194,19 +199,24 @@ def _missed(plan: DrillPlan, one: Recovery) -> str:
     hit = f"{drill.fault} of {drill.target}"
     if drill.run_id and not one.recovered and one.interrupted is not False:
         return f"{hit}: the run did not recover" + (f" ({one.reason})" if one.reason else "")
+    if not drill.run_id and drill.fault in ENDS_PODS and one.pod_ready_s is None:
+        return f"{hit}: the {inflected(len(drill.pods) or 1, 'pod')} did not become ready again"
     limit_s, took_s = plan.recover_within_s, one.first_step_s
     if limit_s is not None and took_s is not None and took_s > limit_s:
-        return f"{hit}: first new step after {in_seconds(took_s, 1)}, not {in_seconds(limit_s)}"
+        return f"{hit}: first new step after {in_seconds(took_s, 1)}, limit {in_seconds(limit_s)}"
     most, lost = plan.max_steps_lost, one.steps_lost
     if most is not None and lost is not None and lost > most:
-        return f"{hit}: {lost} steps lost, not {most}"
+        return f"{hit}: {plural(lost, 'step')} lost, limit {most}"
     limit_s, lost_s = plan.max_time_lost_s, one.seconds_lost
     if limit_s is not None and drill.run_id and (lost_s is None or lost_s > limit_s):
         if lost_s is None:
             return f"{hit}: the run did not catch up, so the time lost is unknown"
-        return f"{hit}: {in_seconds(lost_s, 1)} lost, not {in_seconds(limit_s)}"
+        return f"{hit}: {in_seconds(lost_s, 1)} lost, limit {in_seconds(limit_s)}"
     if one.continuity is not None and not one.continuity.continuous:
-        return f"{hit}: the loss is {one.continuity.after:.4g} after {one.continuity.before:.4g}"
+        return (
+            f"{hit}: the loss is not continuous: {one.continuity.before:.4g} before the fault, "
+            f"{one.continuity.after:.4g} after"
+        )
     return ""
 
 

@@ -95,7 +95,7 @@ async def undo_entries(
 def described(entry: Entry, now_s: float) -> str:
     """Describe the fault, its time, its process, and the effect of an undo, in one line."""
     effects = "; ".join(each.text for each in entry.undo)
-    return one_line(f"{_what(entry)} {_when(entry, now_s)}{_where(entry)}: {effects}", 400)
+    return one_line(f"{_what(entry)} {_when(entry, now_s)}{_where(entry)}. To undo: {effects}", 400)
 
 
 def outcome(undone: Undone) -> str:

@@ -53,7 +53,7 @@ async def undo_effects(backend: Backend, journal: Journal, entry: Entry) -> list
         try:
             journal.done(entry.drill_id, undo)
         except CockpitError as error:  # on a full disk the other effects are undone all the same
-            done.append(f"undone, and kept in the journal: {one_line(f'{error.what} {error.why}')}")
+            done.append(f"undone, and kept in the journal: {one_line(error.what_and_why)}")
     if failed is not None:
         raise CockpitError(
             f"Drill {entry.drill_id} is not all undone.",

@@ -32,6 +32,13 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 SLIP = 0.8
 """The minimum similarity of a mistyped name to a suggestion, of 1."""
 NAMES = tuple(name for names in FAMILIES.values() for name in names)
+ENDS_PODS = frozenset(
+    {
+        *FAMILIES["pods"], *FAMILIES["cluster"],
+        "raylet-kill", "gcs-kill", "dashboard-kill",
+    }
+)  # fmt: skip
+"""Faults that delete or restart pods: a replacement, or the pod itself, has to be ready again."""
 
 
 def fault(name: str) -> Fault:

@@ -62,8 +62,9 @@ async def random_kills(context: DrillContext, victims: Victims, order: Order) ->
             f"For {in_seconds(for_s)}, {chosen.name} at random, every {in_seconds(mtbf_s)} on "
             f"average, "
             f"in {'group ' + ', '.join(groups) if groups else 'all groups'}.",
-            f"Each kill draws again: any {_drawn_from(chosen)} there may be hit, also twice.",
-            "It waits while as many pods of a group are missing as the blast radius allows.",
+            f"Each kill selects a new random target: any {_drawn_from(chosen)} there may be hit "
+            "more than once.",
+            "Kills pause while as many pods of a group are missing as the blast radius allows.",
         ),
         apply=begin,
         meanwhile=kills,
@@ -81,7 +82,8 @@ async def kill_one(
         lambda store: require_within(store, victims.pods, order.blast_radius, with_missing=True)
     )
     name = f"{order.drill_id}.{number}"
-    one = replace(order, drill_id=name, values=parameter_values(chosen, {}))
+    uids = {pod.name: pod.uid for pod in victims.pods}
+    one = replace(order, drill_id=name, values=parameter_values(chosen, {}), uids=uids)
     prepared = await chosen.prepare(context, victims, one)
     drill = injected(name, chosen, victims, context.clock(), prepared)
     await prepared.apply()
@@ -112,7 +114,7 @@ FAULTS = (
         (
             Parameter("mtbf_s", 60.0, "mean time between two kills in seconds, more than 0"),
             Parameter("for_s", 300.0, "duration of the fault in seconds"),
-            Parameter("fault", "pod-kill", "kind of the kills: pod-kill or rank-kill",
+            Parameter("fault", "pod-kill", "fault to inject: pod-kill or rank-kill",
                       ("pod-kill", "rank-kill")),
         ),
         needs=("those of the chosen fault",), repair="as for the chosen fault",

@@ -69,15 +69,7 @@ async def node_drain(context: DrillContext, victims: Victims, order: Order) -> P
             for pod in victims.pods
         ),
         apply=apply,
-        undo=tuple(
-            Undo(
-                "replace",
-                f"replace {pod.name}, whose node Ray uses no more",
-                pod=pod.name,
-                uid=pod.uid,
-            )
-            for pod in victims.pods
-        ),
+        undo=_replaced(victims, "so that it is replaced"),
         took_effect=took_effect,
         # Ray declares the node dead after a delay.
         lasts_s=deadline_s + 1.0,
@@ -85,15 +77,32 @@ async def node_drain(context: DrillContext, victims: Victims, order: Order) -> P
     )
 
 
+def _replaced(victims: Victims, then: str) -> tuple[Undo, ...]:
+    return tuple(
+        Undo(
+            "replace",
+            f"delete pod {pod.name}, whose Ray node is drained, {then}",
+            pod=pod.name,
+            uid=pod.uid,
+        )
+        for pod in victims.pods
+    )
+
+
 async def spot_preemption(context: DrillContext, victims: Victims, order: Order) -> Prepared:
-    """A spot instance: its notice, as a drain with a deadline, and at the deadline its end."""
+    """A spot instance: its notice, as a drain with a deadline, and at the deadline its end.
+
+    The undo is for a drill that ends before: a drained node is never used again.
+    """
     notice_s = float(order.values["notice_s"])
-    notice, _ = await _draining(context, victims, order, notice_s)
+    notice, is_drained = await _draining(context, victims, order, notice_s)
+    killed: set[str] = set()
 
     async def end() -> None:
         await asyncio.sleep(notice_s)
         for pod in victims.pods:
             await context.backend.delete_pod(pod.name, uid=pod.uid, grace_s=0.0)
+            killed.add(pod.name)
 
     return Prepared(
         lines=tuple(
@@ -102,6 +111,8 @@ async def spot_preemption(context: DrillContext, victims: Victims, order: Order)
         ),
         apply=notice,
         meanwhile=end,
+        undo=_replaced(victims, "if it still exists"),
+        took_effect=lambda undo: is_drained(undo) and undo.pod not in killed,
         # A little more than the notice: the kill is part of the fault.
         lasts_s=notice_s + 1.0,
         parameters=order.used,
@@ -135,8 +146,7 @@ async def evict(context: DrillContext, victims: Victims, order: Order) -> Prepar
         ),
         apply=apply,
         undo=tuple(
-            Undo("uncordon", f"let pods onto node {h} again", name=h, uid=uids.get(h, ""))
-            for h in fresh
+            Undo("uncordon", f"uncordon node {h}", name=h, uid=uids.get(h, "")) for h in fresh
         ),
         lasts_s=for_s if fresh else 0.0,
         grace_s=grace_s,
@@ -256,7 +266,7 @@ FAULTS = (
         Aim.POD, spot_preemption,
         (Parameter("notice_s", 30.0, "seconds between the drain and the kill"),),
         needs=("exec in the head pod", "delete pods"), repair="the pod is replaced",
-        unavailable=NO_EXEC,
+        ends_by_itself=False, unavailable=NO_EXEC,
     ),
     Fault(
         "evict", "cordon the pod's node and evict the pod, as kubectl drain does", Aim.POD, evict,
@@ -273,6 +283,6 @@ FAULTS = (
         "scale-down", "scale a worker group down during a run", Aim.POD, scale_down,
         (FOR,), needs=("scale worker groups",), ends_by_itself=False,
         undo="the group is scaled back up after for_s",
-        unavailable={"address": "its groups are not ours to scale"},
+        unavailable={"address": "cockpit cannot scale its worker groups"},
     ),
 )  # fmt: skip

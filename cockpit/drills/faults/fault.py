@@ -221,7 +221,7 @@ class Armed(Struct, frozen=True):
     prepared: Prepared
 
 
-NO_EXEC = {"address": "there is no way into its pods"}
+NO_EXEC = {"address": "cockpit cannot run commands in its pods"}
 """For `Fault.unavailable` of every fault that works inside a pod."""
 
 
@@ -270,7 +270,11 @@ def _value(kind: Fault, parameter: Parameter, text: str) -> Value:
         else:
             value = text
     except ValueError as error:
-        wanted = "true or false" if isinstance(default, bool) else f"a {type(default).__name__}"
+        wanted = (
+            "true or false"
+            if isinstance(default, bool)
+            else ("a whole number" if isinstance(default, int) else "a number")
+        )
         raise UsageError(
             f"{parameter.name} of {kind.name} is {one_line(text)!r}.", f"It has to be {wanted}."
         ) from error

@@ -68,7 +68,7 @@ async def traffic(
         (f"{named(pod)}: {what}, for {in_seconds(for_s)}." for pod in victims.pods),
         ((pod.name, *on) for pod in victims.pods),
         (
-            pod_script.undo(f"give pod {pod.name} its network back", pod.name, *off)
+            pod_script.undo(f"restore the network of pod {pod.name}", pod.name, *off)
             for pod in victims.pods
         ),
         for_s,
@@ -92,12 +92,12 @@ async def isolate(context: DrillContext, victims: Victims, order: Order) -> Prep
 
     return Prepared(
         lines=tuple(
-            f"Let nothing in or out of {named(pod)} for {in_seconds(for_s)}, by a network policy."
+            f"Block all traffic of {named(pod)} for {in_seconds(for_s)} with a NetworkPolicy."
             for pod in victims.pods
         ),
         apply=apply,
         undo=tuple(
-            Undo("rejoin", f"let pod {pod} back into the network", name=name)
+            Undo("rejoin", f"delete the NetworkPolicy that isolates pod {pod}", name=name)
             for pod, name in names.items()
         ),
         lasts_s=for_s,

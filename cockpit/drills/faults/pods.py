@@ -16,7 +16,7 @@ from cockpit.drills.faults.fault import (
 from cockpit.format import in_seconds
 from cockpit.model.cluster import Pod
 
-NO_DELETE = {"address": "its pods are not ours to delete"}
+NO_DELETE = {"address": "cockpit cannot delete its pods"}
 
 
 async def pod_end(context: DrillContext, victims: Victims, order: Order) -> Prepared:

@@ -28,16 +28,16 @@ async def cpu_hog(context: DrillContext, victims: Victims, order: Order) -> Prep
     for pod in victims.pods:
         what = f"{named(pod)} is not running."
         await pod_script.run(context.backend, pod.name, "inspect", "raylet", what=what)
-    many = str(count) if count else "as many as it may use"
+    many = str(count) if count else "one process per CPU"
     return pod_script.prepared(
         context,
         order,
         (
-            f"Keep processors of {named(pod)} busy for {in_seconds(for_s)}: {many}."
+            f"Keep the CPUs of {named(pod)} busy for {in_seconds(for_s)}: {many}."
             for pod in victims.pods
         ),
         ((p.name, "cpu_hog", order.drill_id, f"{for_s:g}", str(count)) for p in victims.pods),
-        (_release(pod.name, order, "let the processors of") for pod in victims.pods),
+        (_release(pod.name, order, "stop the CPU load on") for pod in victims.pods),
         for_s,
     )
 
@@ -54,7 +54,7 @@ async def memory_hog(context: DrillContext, victims: Victims, order: Order) -> P
     if not 1 <= percent <= 100 or not 0 < fill_s <= for_s:
         raise UsageError(
             f"percent of memory-hog is {percent:g}, and fill_s is {fill_s:g}.",
-            "They have to be from 1 to 100, and more than 0 and at most for_s.",
+            "percent must be from 1 to 100, and fill_s more than 0 and at most for_s.",
         )
     hits = await ranks(context, victims.ranks)
     of_pod = {pod.name: [hit for hit in hits if hit.pod == pod.name] for pod in victims.pods}
@@ -75,7 +75,7 @@ async def memory_hog(context: DrillContext, victims: Victims, order: Order) -> P
         order,
         lines,
         ((pod, *fill, *(hit.process for hit in found)) for pod, found in of_pod.items()),
-        (_release(pod.name, order, "give back memory of") for pod in victims.pods),
+        (_release(pod.name, order, "free the memory of") for pod in victims.pods),
         for_s,
     )
 

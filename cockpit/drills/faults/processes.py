@@ -104,7 +104,7 @@ async def _busy_cores(
         order,
         (f"Keep the cores of {hit.name} busy for {in_seconds(for_s)}." for hit in hits),
         ((hit.pod, "cpu_hog", hit.key(order), f"{for_s:g}", "0", hit.process) for hit in hits),
-        (hit.release(order, f"let the cores of {hit.name} alone") for hit in hits),
+        (hit.release(order, f"stop the CPU load on the cores of {hit.name}") for hit in hits),
         for_s,
     )
 
@@ -159,7 +159,7 @@ async def inspect(context: DrillContext, pod: str, missing: str, *arguments: str
     try:
         text = await pod_script.run(context.backend, pod, "inspect", *arguments, what=what)
     except UsageError as error:  # there is no such pod
-        raise CockpitError(what, " ".join((error.what, error.why)).strip()) from error
+        raise CockpitError(what, error.what_and_why) from error
     found = text.split()
     if len(found) < max(1, len(arguments) - 1):
         raise CockpitError(what, f"The pod's Python answered {one_line(text)[:80]!r}.")

@@ -42,7 +42,7 @@ async def directory(
         order,
         (f"{named(pod)}: {where} is {what} for {in_seconds(for_s)}.",),
         ((pod.name, "storage", way, name, where, f"{for_s:g}", *([writers] if writers else [])),),
-        (pod_script.undo(f"give {where} back as it was", pod.name, *off, anywhere=True),),
+        (pod_script.undo(f"restore {where}", pod.name, *off, anywhere=True),),
         for_s,
     )
 
@@ -68,7 +68,9 @@ async def full(context: DrillContext, victims: Victims, order: Order) -> Prepare
         (f"Rank {ranks}: no file grows beyond {most:,} bytes for {in_seconds(for_s)}.",),
         ((pod, *on, *processes) for pod, processes in pids_by_pod.items()),
         (
-            pod_script.undo(f"let the ranks in pod {pod} write again", pod, *off, *processes)
+            pod_script.undo(
+                f"remove the file size limit of the ranks in pod {pod}", pod, *off, *processes
+            )
             for pod, processes in pids_by_pod.items()
         ),
         for_s,
@@ -90,7 +92,7 @@ async def damage(
         order,
         (f"{what} {where}, for {in_seconds(for_s)}.",),
         ((pod.name, "checkpoint", way, name, where),),
-        (pod_script.undo(f"put {where} back as it was", pod.name, *restore, anywhere=True),),
+        (pod_script.undo(f"restore {where}", pod.name, *restore, anywhere=True),),
         for_s,
     )
 
@@ -104,7 +106,7 @@ def _place(victims: Victims, path: str, what: str) -> tuple[Pod, str]:
         )
     if "://" in path:
         raise CockpitError(
-            f"{path} is no directory.", "Only a file system that pods mount can be made to fail."
+            f"{path} is not a directory.", "Only a file system that pods mount can be made to fail."
         )
     return victims.pods[0], path
 

@@ -77,7 +77,7 @@ def _marks(step: Step, at: Here) -> Iterator[str]:
         if why and step.doing.optional:
             yield f"Left out: {why}."
         elif why := why or _forbidden(step.doing, at):
-            yield f"It cannot be done, and the day will not have passed: {why}."
+            yield f"This step cannot run, so the game day will fail: {why}."
 
 
 def _of_launch(launch: Launch, at: Here) -> Iterator[str]:
@@ -92,5 +92,5 @@ def _forbidden(inject: Inject, at: Here) -> str:
     """A capability that one of the faults requires and that this user lacks."""
     for spec in inject.plan.faults:
         if why := why_not(catalog.fault(spec.fault), at.backend, at.rights):
-            return f"for {spec.fault} there is no right to {why}"
+            return f"{spec.fault} needs the permission to {why}"
     return ""

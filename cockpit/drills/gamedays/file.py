@@ -42,7 +42,7 @@ from cockpit.launch.job import bundled_jobs
 from cockpit.model.error import CockpitError, UsageError
 
 KINDS = {
-    "drill": "a fault of the catalogue",
+    "drill": "a fault of the catalog",
     "faults": "several faults at once, each a table with `drill`",
     "launch": "a bundled job, unless a run is going",
     "wait_s": "seconds in which nothing is done",
@@ -83,7 +83,9 @@ def game_day(name_or_path: str) -> GameDay:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no text.", f"{error.reason} at byte {error.start}.") from error
+        raise UsageError(
+            f"{path} is not a text file.", f"{error.reason} at byte {error.start}."
+        ) from error
     except OSError as error:
         raise UsageError(f"{path} cannot be read.", f"{error.strerror}.") from error
     return parsed(text, str(path), path.stem)
@@ -106,7 +108,7 @@ class _File:
         self._seed = read.whole(top, (), "seed")
         self._defaults = top.get("defaults", {})
         if not isinstance(self._defaults, dict):
-            raise read.wrong(("defaults",), "defaults is no table.", "Write: [defaults]")
+            raise read.wrong(("defaults",), "defaults is not a table.", "Write: [defaults]")
         read.known(self._defaults, ("defaults",), DEFAULT_KEYS, "[defaults]")
         self._bounds(self._defaults, ("defaults",), DrillPlan("", ()))
         steps = read.tables_of(top, (), "step")
@@ -115,7 +117,7 @@ class _File:
         made = tuple(self._step(raw, ("step", at)) for at, raw in enumerate(steps))
         guard = top.get("guard", {})
         if not isinstance(guard, dict):
-            raise read.wrong(("guard",), "guard is no table.", "Write: [guard]")
+            raise read.wrong(("guard",), "guard is not a table.", "Write: [guard]")
         return GameDay(self._name, read.text(top, (), "about"), made, guard)
 
     def _step(self, raw: Mapping[str, Any], at: At) -> Step:

@@ -158,7 +158,7 @@ class GameDayRun:
         except Aborted as aborted:
             ok, why = False, f"aborted: {aborted}"
         except CockpitError as error:
-            ok, why = False, one_line(" ".join(part for part in (error.what, error.why) if part))
+            ok, why = False, one_line(error.what_and_why)
         self._note(number, step, ok, why, began_s, record)
         if record is not None and record.verdict not in GOES_ON:
             return f"step {number} was {record.verdict.value}"
@@ -173,7 +173,9 @@ class GameDayRun:
         began_s: float,
         record: DrillRecord | None = None,
     ) -> None:
-        self._log(f"step {number} {WORDS[ok]}: {why}")
+        word = WORDS[ok]
+        has_word = why.lower().startswith(f"{word}: ".lower())
+        self._log(f"step {number} {word}: {why[len(word) + 2 :] if has_word else why}")
         kind = KINDS[type(step.doing)]
         self._results.append(
             StepResult(number, step.name, kind, ok, why, began_s, self._context.clock(), record)

@@ -59,7 +59,7 @@ def _lines(store: Store, run: RunView | None, pod: Pod, grace_s: float) -> tuple
     others = _others(store, pod)
     if others:
         names = ", ".join(each.name for each in others)
-        lines.append(f"KubeRay then replaces its replica, with {names}.")
+        lines.append(f"KubeRay then replaces the whole replica, which also includes {names}.")
     attempt = run.attempt if run is not None and not run.state.is_over else None
     lost = (pod, *others) if attempt is not None else ()
     ranks = tuple(sorted(rank for each in lost for rank in ranks_on_pod(run, each)))

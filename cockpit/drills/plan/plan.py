@@ -149,8 +149,8 @@ def require_within(
     """Raise NotAllowedError if the pods exceed the limit.
 
     Pods of a multi-host replica fail together and count as one of the group. The size of a group is
-    its running pods; with `with_missing`, its desired pods, where missing and unready ones count as
-    affected.
+    its pods that have not ended; with `with_missing`, its desired pods, where missing and unready
+    ones count as affected.
     """
     hit: dict[str, set[str]] = {}
     for pod in pods:

@@ -197,7 +197,7 @@ def _draw(found: list[T], count: int, random: Random, what: str) -> list[T]:
         raise UsageError(f"A drill needs 1 target or more, not {count}.")
     if len(found) < count:
         raise CockpitError(
-            f"There are {len(found)} {what}, fewer than the {count} targets.",
+            f"Not enough targets: {len(found)} {what}, but {count} needed.",
             todo="Select fewer, or wait for the cluster: cockpit pods",
         )
     chosen = random.sample(range(len(found)), count)

@@ -26,7 +26,7 @@ def warnings(store: Store, hit: Sequence[Victims]) -> tuple[str, ...]:
     found: list[str] = []
     runs = dict.fromkeys(victims.run_id for victims in hit if victims.run_id in store.runs)
     if not runs:
-        found.append("there is no run: pods alone are timed")
+        found.append("no run is active: only the pods are measured")
     for run_id in runs:
         found += _of_run(store, store.runs[run_id], hit)
     for group in dict.fromkeys(pod.group for victims in hit for pod in victims.pods):

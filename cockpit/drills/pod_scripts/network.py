@@ -39,7 +39,7 @@ def check(kind: str) -> bool:
         raise Failed("this pod shares the network of its host")
     if not has_capability(NET_ADMIN):
         raise PermissionError("the container lacks the capability NET_ADMIN")
-    if shutil.which(PROGRAMS[kind], path=path()) is None:
+    if not has_program(PROGRAMS[kind]):
         raise Failed(f"the image has no program {PROGRAMS[kind]}")
     if kind != "delay" or has_netem():
         return False
@@ -110,14 +110,17 @@ def on(name: str, kind: str, amount: float, seconds: float, peers: Sequence[str]
 
 def off(name: str, never: bool = False) -> None:
     """Also when it is off already, and of this fault alone. With `never` it may not begin later."""
-    if never and refuse(marker(name)):
-        return
-    run("nft", "delete", "table", "inet", name)
-    if f" {handle_of(name)} root" in run("tc", "qdisc", "show", "dev", device()).stdout:
-        must(run("tc", "qdisc", "del", "dev", device(), "root"))
-    if tap_of(name) in run("tc", "filter", "show", "dev", device(), "egress").stdout:
-        must(run("tc", "qdisc", "del", "dev", device(), "clsact"))
-    marker(name).unlink(missing_ok=True)
+    has_no_marker = never and refuse(marker(name))
+    # Without a marker too: that ends with the container, and the rules with the pod.
+    if has_program("nft"):
+        run("nft", "delete", "table", "inet", name)
+    if has_program("tc"):
+        if f" {handle_of(name)} root" in run("tc", "qdisc", "show", "dev", device()).stdout:
+            must(run("tc", "qdisc", "del", "dev", device(), "root"))
+        if tap_of(name) in run("tc", "filter", "show", "dev", device(), "egress").stdout:
+            must(run("tc", "qdisc", "del", "dev", device(), "clsact"))
+    if not has_no_marker:
+        marker(name).unlink(missing_ok=True)
 
 
 def handle_of(name: str) -> str:
@@ -137,6 +140,11 @@ def device() -> str:
         if destination == "00000000":
             return name
     return "eth0"
+
+
+def has_program(name: str) -> bool:
+    """An image may have only the one that the fault needs."""
+    return shutil.which(name, path=path()) is not None
 
 
 def run(*argv: str, text: str | None = None) -> subprocess.CompletedProcess[str]:

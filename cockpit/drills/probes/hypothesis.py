@@ -83,7 +83,7 @@ def probe(text: str, when: tuple[When, ...] = (), name: str = "") -> ProbeSpec:
     kind = KINDS.get(found[0] if found else "")
     if kind is None:
         raise UsageError(
-            f"{one_line(text, 80)!r} is no probe.", f"Probes: {', '.join(KINDS)}.",
+            f"{one_line(text, 80)!r} is not a probe.", f"Probes: {', '.join(KINDS)}.",
             "For example: throughput >= 80",
         )  # fmt: skip
     rest = typed[len(kind.name) :].strip().removeprefix(":").strip()
@@ -137,13 +137,13 @@ def _number(kind: ProbeKind, typed: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise _wrong(kind, typed, f"{one_line(text.strip(), 40)!r} is no number.")
+        raise _wrong(kind, typed, f"{one_line(text.strip(), 40)!r} is not a number.")
     return value
 
 
 def _wrong(kind: ProbeKind, text: str, why: str) -> UsageError:
     return UsageError(
-        f"{one_line(text, 80)!r} is no probe of the kind {kind.name}.",
+        f"{one_line(text, 80)!r} is not a valid {kind.name} probe.",
         why,
         f"For example: {kind.example}",
     )

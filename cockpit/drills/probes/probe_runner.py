@@ -82,7 +82,7 @@ class ProbeRunner:
                 self._log_results([answer])
             self._last[answer.probe] = answer.ok
             if answer.ok is False:
-                return f"{answer.probe} is {answer.value}"
+                return f"{answer.probe} does not hold: {answer.value}"
         return ""
 
     async def _answers(self, when: When) -> list[ProbeResult]:
@@ -102,7 +102,7 @@ class ProbeRunner:
         except TimeoutError:
             ok, value = None, f"no answer within {in_seconds(limit_s)}"
         except CockpitError as error:
-            ok, value = None, " ".join(part for part in (error.what, error.why) if part)
+            ok, value = None, error.what_and_why
         return ProbeResult(name_of(spec), when, ok, one_line(value), self._context.clock())
 
 

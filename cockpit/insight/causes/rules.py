@@ -84,7 +84,7 @@ RULES: tuple[Rule, ...] = (
         r"uncorrectable ECC error", r"cudaErrorECCUncorrectable", r"cudaErrorDevicesUnavailable",
     ),
     _rule(
-        Category.CUDA, 74, "had an error in code on the GPU, by the script, a library or the GPU",
+        Category.CUDA, 74, "hit a CUDA error caused by the script, a library, or the GPU",
         r"illegal memory access", r"\bcudaErrorIllegalAddress\b", r"misaligned address",
         r"\bcudaErrorMisalignedAddress\b", r"an illegal instruction was encountered",
         r"unspecified launch failure", r"\bcudaErrorLaunchFailure\b",
@@ -196,7 +196,7 @@ RULES: tuple[Rule, ...] = (
         r"torch\.cuda\.is_available\(\) is False",
     ),
     _rule(
-        Category.USER, 87, "used tensors that do not fit together",
+        Category.USER, 87, "used tensors with invalid shapes, devices or values",
         r"\bsize mismatch\b", r"shapes cannot be multiplied", r"sizes of tensors must match",
         r"must match the (?:existing )?size", r"shape mismatch",
         r"error\(s\) in loading state_dict",
@@ -225,7 +225,7 @@ RULES: tuple[Rule, ...] = (
         r"path does not exist", r"no files? (?:were |was )?found",
     ),
     _rule(
-        Category.USER, 78, "has no access to a repository or uses a library in a wrong way",
+        Category.USER, 78, "was denied access to a repository, or called a library incorrectly",
         r"HTTPError: 4\d\d\b", r"\b40[134] Client Error", r"\bGatedRepoError\b",
         r"\bRepositoryNotFoundError\b", r"\bncclInvalidUsage\b", r"Duplicate GPU detected",
     ),

@@ -143,7 +143,7 @@ def _unknown(clues: Sequence[Clue], end: _End) -> Cause:
     if victims:
         ranks = sorted({rank for clue in victims for rank in clue.ranks})
         who = format.ranks(ranks).capitalize() if ranks else "A rank"
-        sentence = f"{who} lost a peer, and no cause of that is reported."
+        sentence = f"{who} lost a peer; no cause is reported."
         quote, quoted_from = victims[0].quote, victims[0].quoted_from
     else:
         sentence = "No cause is reported."
@@ -236,9 +236,12 @@ def _compared(cause: Cause, before: Sequence[Cause]) -> Cause:
     earlier = [one for one in before if one.category is Category.CUDA and one.node and cause.node]
     elsewhere = [one for one in earlier if one.node != cause.node]
     if elsewhere:
-        why = f"attempt {elsewhere[-1].attempt} failed so on another node: the code is the cause"
+        why = (
+            f"attempt {elsewhere[-1].attempt} failed the same way on another node, so the code "
+            "is the cause"
+        )
         return replace(cause, advice=Advice.STOP, advice_reason=why)
     if earlier:
-        why = f"after you cordon its node, where attempt {earlier[-1].attempt} failed so too"
+        why = f"after you cordon its node, where attempt {earlier[-1].attempt} failed the same way"
         return replace(cause, advice_reason=why)
     return cause

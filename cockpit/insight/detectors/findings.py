@@ -123,7 +123,10 @@ def _folded(found: Sequence[Finding], run: RunView, most: int) -> list[Finding]:
         what = f"{len(ranks):,} of {run.world_size or len(run.ranks):,} ranks: {worst.what}"
         out.append(
             replace(
-                worst, subject="ranks", what=what, why=f"{worst.why}. It is {format.ranks(ranks)}"
+                worst,
+                subject="ranks",
+                what=what,
+                why=f"{worst.why}. Affected: {format.ranks(ranks)}",
             )
         )
     return out

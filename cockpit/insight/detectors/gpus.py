@@ -7,7 +7,7 @@
                 which a busy GPU normally is
     Xid, ECC    reported by the driver: which Xids end a context is in NVIDIA's "XID Errors" (r555)
 
-DCGM's Xids are used if ranks report none.
+A fatal Xid that DCGM reports is left out if the rank on the same GPU reports a fatal one itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import gpus_of, live_ranks, newest_s, stepping_since
 from cockpit.insight.metrics.robust_statistics import window
 from cockpit.model.alert import Finding, Severity
+from cockpit.store.gpus import of_placement
 from cockpit.store.run import RankView, RunView
 from cockpit.store.store import Store
 
@@ -48,7 +49,7 @@ def find(store: Store, run: RunView, limits: Thresholds) -> list[Finding]:
         use = sample.gpu_utilization_percent
         if use is not None and use < limits.idle_gpu_percent and _idle(rank, since, limits):
             found.append(_idle_finding(run, rank.rank, where, limits))
-    found += _dcgm(store, run, {f.subject for f in found if f.kind == "gpu-xid"})
+    found += _dcgm(store, run)
     return found + _unused(store, run)
 
 
@@ -83,11 +84,10 @@ def _idle_finding(run: RunView, rank: int, where: str, limits: Thresholds) -> Fi
         "idle-gpu",
         f"rank {rank}",
         Severity.WARNING,
-        f"The GPU of rank {rank}{where} does nothing",
-        f"Below {limits.idle_gpu_percent:g} % in every record of "
-        f"{in_seconds(limits.idle_gpu_s)}, while "
-        "the run steps",
-        "Check that the model is on the device, and that it is the device that Ray gave",
+        f"The GPU of rank {rank}{where} is idle",
+        f"Below {limits.idle_gpu_percent:g} % utilization in every record of the last "
+        f"{in_seconds(limits.idle_gpu_s)}, while the run makes steps",
+        "Check that the model is on the GPU that Ray assigned to the rank",
         run.id,
     )
 
@@ -122,21 +122,35 @@ def _ecc(run: RunView, rank: int, where: str, errors: int) -> Finding:
         "gpu-ecc",
         f"rank {rank}",
         Severity.WARNING,
-        f"The GPU of rank {rank}{where} has {errors:,} uncorrected memory errors",
+        f"The GPU of rank {rank}{where} has {plural(errors, 'uncorrected memory error')}",
         "Counted by NVML since the driver was loaded",
         "Cordon the node, reset the GPU, and watch its row remapping",
         run.id,
     )
 
 
-def _dcgm(store: Store, run: RunView, reported: set[str]) -> list[Finding]:
-    if reported:
-        return []
+def _dcgm(store: Store, run: RunView) -> list[Finding]:
+    fatal = [gpu for gpu in store.gpu_activity if gpu.xid in FATAL_XIDS]
+    reported = _with_fatal_xid(store, run) if fatal else set()
     return [
         _xid(run, f"GPU {gpu.gpu} of {gpu.node}", "", gpu.xid)
-        for gpu in store.gpu_activity
-        if gpu.xid in FATAL_XIDS and gpu.xid is not None
+        for gpu in fatal
+        if gpu.xid is not None and (gpu.node, gpu.gpu) not in reported
     ]
+
+
+def _with_fatal_xid(store: Store, run: RunView) -> set[tuple[str, str]]:
+    """DCGM's node and GPU of the ranks that report a fatal Xid, as far as they can be matched."""
+    pods, nodes = list(store.pods.values()), list(store.nodes.values())
+    namespace = store.ref.namespace if store.ref else ""
+    found: set[tuple[str, str]] = set()
+    for rank in live_ranks(run):
+        if rank.sample is None or rank.sample.gpu_xid not in FATAL_XIDS or rank.placement is None:
+            continue
+        gpu = of_placement(rank.placement, store.gpu_activity, pods, nodes, namespace)
+        if gpu is not None:
+            found |= {(gpu.node, number) for number in gpu.gpu.split(",")}
+    return found
 
 
 def unused(store: Store) -> int:

@@ -3,9 +3,9 @@
 A finding that lasts `raise_after_s` (some kinds have another delay) is raised; an alert without a
 finding for `clear_after_s` is cleared.
 
-An active alert is updated when its severity changes, and at most every half minute when only its
-numbers do. When it gets worse its time of raising is set again, so that users who acknowledged or
-snoozed it are notified again.
+An active alert is updated when it gets worse, when it has been less severe for `clear_after_s`, and
+at most every half minute when only its numbers change. When it gets worse its time of raising is
+set again, so that users who acknowledged or snoozed it are notified again.
 
 While a source is stale, none of its alerts is raised or cleared: the last state remains. The alerts
 of a run are cleared when it is over, since it cannot be fixed any more; those of jobs are kept.
@@ -80,6 +80,14 @@ class _Watched(Struct):
     """As it was raised last; None before."""
     reported_s: float = 0.0
     raised_s: float = 0.0
+    severe_s: float = 0.0
+    """When the finding was last as severe as it was reported."""
+
+    def not_after(self, now_s: float) -> None:
+        """The clock was set back: nothing waits until it is again where it was."""
+        self.since_s, self.seen_s = min(self.since_s, now_s), min(self.seen_s, now_s)
+        self.reported_s = min(self.reported_s, now_s)
+        self.severe_s = min(self.severe_s, now_s)
 
 
 def alert_id(finding: Finding) -> str:
@@ -107,6 +115,8 @@ class AlertState(Struct):
         Alerts of other origin in the store (a replay, an earlier update) are adopted.
         """
         self._take_over(store, now_s)
+        for it in self.watched.values():
+            it.not_after(now_s)
         over = run is None or run.state.is_over
         if run is None or over or run.id != self.run_id:
             self.run_id = run.id if run is not None else ""
@@ -126,7 +136,7 @@ class AlertState(Struct):
             if source_of(it.finding.kind) in stale and it.reported is not None:
                 it.seen_s = max(it.seen_s, now_s)  # unknown is not absent
                 continue
-            after_s = CLEAR_AFTER_S.get(it.finding.kind, limits.clear_after_s)
+            after_s = _clear_after_s(it.finding, limits)
             if it.reported is None:
                 after_s = FLICKER_S
             if now_s - it.seen_s >= after_s:
@@ -148,11 +158,14 @@ class AlertState(Struct):
             # Worse than when it was acknowledged or snoozed: raised again, so that the user is
             # notified.
             it.raised_s = now_s
-        elif it.reported.severity is finding.severity and (
-            it.reported == finding or now_s - it.reported_s < REPEATED_AFTER_S
-        ):
+        elif it.reported.severity is not finding.severity:
+            # Around a threshold the severity changes at each look.
+            if now_s - it.severe_s < _clear_after_s(finding, limits):
+                return
+        elif it.reported == finding or now_s - it.reported_s < REPEATED_AFTER_S:
+            it.severe_s = now_s
             return
-        it.reported, it.reported_s = finding, now_s
+        it.reported, it.reported_s, it.severe_s = finding, now_s, now_s
         yield AlertRaised(at_s=now_s, source=SOURCE, alert=Alert(key, finding, it.raised_s))
 
     def _clear(self, key: str, now_s: float) -> Iterator[AlertCleared]:
@@ -164,8 +177,18 @@ class AlertState(Struct):
             if key not in self.watched:
                 alert = view.alert
                 self.watched[key] = _Watched(
-                    alert.finding, alert.raised_s, now_s, alert.finding, now_s, alert.raised_s
+                    alert.finding,
+                    alert.raised_s,
+                    now_s,
+                    alert.finding,
+                    now_s,
+                    alert.raised_s,
+                    now_s,
                 )
+
+
+def _clear_after_s(finding: Finding, limits: Thresholds) -> float:
+    return CLEAR_AFTER_S.get(finding.kind, limits.clear_after_s)
 
 
 def _is_of(finding: Finding, run: RunView | None) -> bool:

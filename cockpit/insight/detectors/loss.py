@@ -182,9 +182,10 @@ def _frozen(run: RunView, since: float, limits: Thresholds) -> list[Finding]:
         run,
         "loss-frozen",
         Severity.WARNING,
-        f"The loss is {series.values[-1]!r} to the last bit, repeatedly",
-        f"The same in {stretches[-1]} records in a row, while steps continue; before, in {usual}",
-        "Check that the optimiser steps, that gradients are not zero, that batches differ",
+        f"The loss does not change: exactly {series.values[-1]!r} every time",
+        f"The same in {stretches[-1]} records in a row, while steps continue; at most {usual} "
+        "before",
+        "Check that the optimizer steps, that gradients are not zero, that batches differ",
     )
 
 
@@ -196,9 +197,9 @@ def _frozen_reports(run: RunView) -> list[Finding]:
         run,
         "loss-frozen",
         Severity.WARNING,
-        f"The reported loss is {values[-1]!r} to the last bit, repeatedly",
+        f"The reported loss does not change: exactly {values[-1]!r} every time",
         f"The same in {REPORTS_FROZEN} reports in a row",
-        "Check that the optimiser steps, that gradients are not zero, that batches differ",
+        "Check that the optimizer steps, that gradients are not zero, that batches differ",
     )
 
 

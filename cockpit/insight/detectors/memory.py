@@ -57,7 +57,7 @@ DISK = Part(
     "node-disk",
     "disk",
     95.0,  # RAY_local_fs_capacity_threshold
-    "Ray spills no objects to it from 95 %",
+    "Ray stops spilling objects to it at 95 %",
     "Delete old checkpoints, logs and Ray sessions; or use a larger disk",
 )
 OBJECT_STORE = Part(
@@ -185,7 +185,7 @@ def _growing(
         kind,
         subject,
         Severity.CRITICAL if it.left_s <= _SOON_S else Severity.WARNING,
-        f"{what} grows by {it.bytes_per_s * 60 / (1 << 20):.3g} MiB a minute: full in "
+        f"{what} grows by {it.bytes_per_s * 60 / (1 << 20):.3g} MiB per minute: full in "
         f"{format.in_minutes(it.left_s, 0)}",
         f"{it.used_bytes / _GIB:.3g} of {it.limit_bytes / _GIB:.3g} GiB used; the trend is robust "
         f"over {format.in_minutes(limits.memory_window_s, 0)}; threshold "

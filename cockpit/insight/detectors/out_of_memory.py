@@ -41,7 +41,8 @@ def _finding(store: Store, kills: list[MemoryKill]) -> Finding:
         Severity.CRITICAL if killed or (node is not None and node.is_head) else Severity.WARNING,
         f"Ray's memory monitor killed {format.plural(len(kills), 'process')} on {where}{who}",
         one_line(newest.detail, 300) or "Reported by Ray",
-        "Give the node more memory, or start fewer processes on it; cockpit why has the verdict",
+        "Give the node more memory, or start fewer processes on it; for the cause, run: cockpit "
+        "why",
     )
 
 

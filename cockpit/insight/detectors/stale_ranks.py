@@ -15,6 +15,7 @@ stale ranks. Nothing is found while telemetry itself is stale: see `findings`.
 from __future__ import annotations
 
 import operator
+from bisect import bisect_left, bisect_right
 from itertools import pairwise
 
 from cockpit import format
@@ -34,7 +35,8 @@ def find(
     if attempt is None or not is_going(run):
         return []
     if attempt.first_step_s is None:
-        return _no_first_step(run, attempt, now_s, limits) or _no_report(run, now_s, limits)
+        late = _no_first_step(run, attempt, now_s, limits)
+        return late or _no_report(run, attempt, now_s, limits)
     return _hung(run, attempt, now_s, limits, last_updates) or _stale(
         run, now_s, limits, last_updates
     )
@@ -113,11 +115,12 @@ def pause_limit_s(run: RunView, attempt: AttemptView, limits: Thresholds) -> flo
 
 
 def _longest_pause(series: Series, since_s: float) -> float:
-    """Between two records of this attempt, of the newest half, which is not downsampled."""
+    """Between two of the newest records of this attempt that are not downsampled."""
     times = series.times[-7_200:]
     lengths = map(operator.sub, times[1:], times)
     ends = zip(times, lengths, strict=False)
-    return max((length for begin, length in ends if begin >= since_s), default=0.0)
+    full_s = max(since_s, series.full_since_s)
+    return max((length for begin, length in ends if begin >= full_s), default=0.0)
 
 
 def _hung(
@@ -139,9 +142,9 @@ def _hung(
             Severity.CRITICAL,
             f"No rank has made a step for {format.in_seconds(age, 0)}, though the run is "
             f"{run.state.value}",
-            f"The longest that it may take is {format.in_seconds(limit, 0)}: "
-            f"{format.in_seconds(limits.hung_s)}, "
-            f"{limits.hung_steps:g} steps, or twice the longest pause before",
+            f"Threshold {format.in_seconds(limit, 0)}: the largest of "
+            f"{format.in_seconds(limits.hung_s)}, {limits.hung_steps:g} steps, and twice the "
+            "longest earlier pause",
             "Compare the stacks: a rank that is not in the same collective blocks the others",
             run.id,
         )
@@ -160,34 +163,51 @@ def _no_first_step(
             "slow-start",
             f"run {run.id}",
             Severity.WARNING,
-            f"Attempt {attempt.number} is up for "
+            f"Attempt {attempt.number} has been up for "
             f"{format.in_seconds(now_s - attempt.started_s, 0)} without a step",
             f"Threshold: {format.in_seconds(limits.first_step_s)}",
-            f"Look at the stack of {format.ranks([0])}: a restore, a compilation or a rendezvous",
+            f"Look at the stack of {format.ranks([0])}: it may be in a restore, a compilation or "
+            "a rendezvous",
             run.id,
         )
     ]
 
 
-def _no_report(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:
-    times = max((run.reported[name].times for name in run.reported), key=len, default=None)
-    if run.reported_s is None or times is None or len(times) < 3:
+def _no_report(
+    run: RunView, attempt: AttemptView, now_s: float, limits: Thresholds
+) -> list[Finding]:
+    series = max((run.reported[name] for name in run.reported), key=len, default=None)
+    if run.reported_s is None or series is None:
         return []
-    intervals = [after - before for before, after in pairwise(times)]
+    intervals = _report_intervals(run, series)
+    if len(intervals) < 2:
+        return []
     usual = median(intervals)
     limit = max(limits.report_s, limits.report_intervals * usual, 2.0 * max(intervals))
-    if now_s - run.reported_s <= limit:
+    # Between two attempts there is none to report.
+    age = now_s - max(run.reported_s, attempt.started_s or 0.0)
+    if age <= limit:
         return []
     return [
         Finding(
             "no-report",
             f"run {run.id}",
             Severity.WARNING,
-            f"No report for {format.in_seconds(now_s - run.reported_s, 0)}, though the run is "
-            f"{run.state.value}",
+            f"No report for {format.in_seconds(age, 0)}, though the run is {run.state.value}",
             f"Reports come every {format.in_seconds(usual, 0)}; threshold "
             f"{format.in_seconds(limit, 0)}",
             "Look at the job's log and at the stacks of the ranks",
             run.id,
         )
+    ]
+
+
+def _report_intervals(run: RunView, series: Series) -> list[float]:
+    """Between two reports of one attempt that are not downsampled."""
+    times = series.times[bisect_left(series.times, series.full_since_s) :]
+    starts = sorted(a.started_s for a in run.attempts.values() if a.started_s is not None)
+    return [
+        after - before
+        for before, after in pairwise(times)
+        if bisect_right(starts, before) == bisect_right(starts, after)
     ]

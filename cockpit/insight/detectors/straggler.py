@@ -164,7 +164,7 @@ def _straggler(
     past = ""
     if grown is not None:
         changed = grown >= 1 + limits.slowed_percent / 100
-        past = f"; {grown:.1f}x its own past" if changed else "; it always was"
+        past = f"; {grown:.1f}x its earlier time" if changed else "; slow from the start"
     where = f" on {view.placement.node_ip}" if view is not None and view.placement else ""
     return Finding(
         "straggler",

@@ -13,7 +13,7 @@ _CORDON = "If it hangs again on this node: cockpit cordon NODE"
 def actions(found: Verdict) -> list[str]:
     """Return the recommended actions, the first one first, each without its period."""
     job = _job(found)
-    hangs_again = f"A restart would hang again: cockpit stop {job}"
+    hangs_again = f"A restart would hang again, so stop the job: cockpit stop {job}"
     match found.kind:
         case Kind.SKIPPED | Kind.MISMATCH:
             branches = "The ranks take different branches: compare their code and data at that line"
@@ -25,16 +25,20 @@ def actions(found: Verdict) -> list[str]:
         case Kind.RAY:
             return ["Read what Ray's controller and raylets log: cockpit logs --all"]
         case Kind.RESOURCES:
-            return ["Scale up a worker group, or stop what uses it: cockpit scale GROUP N"]
+            return [
+                "Scale up a worker group (cockpit scale GROUP N), or stop the jobs that use its "
+                "resources"
+            ]
         case Kind.SWAPPED:
             less = (
-                "Use less memory, or ranks with more: cockpit nodes shows what its node has in use"
+                "Use less memory, or give the ranks more: cockpit nodes shows the memory use "
+                "of the node"
             )
             return [_restart(found), less]
         case Kind.GPU:
             return [_restart(found), _CORDON]
         case Kind.FROZEN:
-            stack = f"See its stack before that, with py-spy: cockpit stack {found.ranks[0]}"
+            stack = f"Before that, read its stack with py-spy: cockpit stack {found.ranks[0]}"
             return [_restart(found), stack, _CORDON]
     again = f"If it hangs at the same place again, stop the job: cockpit stop {job}"
     return [_restart(found), again]
@@ -52,5 +56,5 @@ def _restart(found: Verdict) -> str:
             "Ray Train does not restart the run (max_failures is 0). Stop the job, then submit it "
             f"again from its newest checkpoint: cockpit stop {job}, cockpit resume {job}"
         )
-    end = "End the pod of the rank, so that the run restarts from its newest checkpoint"
+    end = "Delete the pod of the rank, so that the run restarts from its newest checkpoint"
     return f"{end}: cockpit kill {found.ranks[0]}" if found.ranks else end

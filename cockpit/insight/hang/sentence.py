@@ -20,7 +20,7 @@ def rank_text(rank: int, placed: Placement | None, dump: RankDump | None) -> str
 
 def _usage(dump: RankDump | None) -> str:
     if dump is None:
-        return "it sends nothing"
+        return "it sends no data"
     cpu, io = dump.dump.cpu_percent, dump.dump.io_bytes_per_s
     state = dump.training.state if dump.training is not None else ""
     parts = [f"{cpu:.0f} % CPU"] if cpu is not None else []

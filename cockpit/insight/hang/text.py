@@ -10,7 +10,7 @@ from itertools import zip_longest
 from cockpit import format
 from cockpit.insight.hang.advice import actions
 from cockpit.insight.hang.sentence import group_name
-from cockpit.insight.hang.types import GroupState, StackGroup, Verdict
+from cockpit.insight.hang.types import GroupState, Kind, StackGroup, Verdict
 from cockpit.model.hang import Stack
 
 GROUPS, SEQUENCES = 4, 6
@@ -30,7 +30,7 @@ def lines(
 
     With `now_s`, also the age of the dumps: their times are those at that moment.
     """
-    late = "" if found.is_late else ", not late yet"
+    late = "" if found.is_late else ", bound not reached"
     text = [
         found.sentence,
         "",
@@ -38,10 +38,9 @@ def lines(
     ]
     if now_s is not None:
         age_s = max(0.0, now_s - found.at_s)
-        text.append(
-            f"No progress for {format.duration(found.idle_s + age_s)}. "
-            f"Newest dump: {format.age(age_s)} ago."
-        )
+        text.append(f"No progress for {format.duration(found.idle_s + age_s)}.")
+        if found.kind is not Kind.RESOURCES:  # it is not from dumps
+            text[-1] += f" Newest dump: {format.age(age_s)} ago."
     text += ["", "To do:", *(f"  {line}" for line in actions(found))]
     for of in found.groups[:GROUPS]:
         text += ["", f"Group {group_name(of)}, newest collective called:", *_group(of)]
@@ -119,6 +118,6 @@ def _stack(stack: Stack) -> list[str]:
     lines = [f"{'→' if at == stack.user else ' '} {frame}" for at, frame in enumerate(stack.frames)]
     if len(lines) > INNER + OUTER + 1:
         user = [line for line in lines[INNER:-OUTER] if line.startswith("→")]
-        omitted = f"  … {len(lines) - INNER - OUTER - len(user)} frames"
+        omitted = f"  … {format.plural(len(lines) - INNER - OUTER - len(user), 'more frame')}"
         lines = [*lines[:INNER], omitted, *user, *lines[-OUTER:]]
     return [f"  {stack.call}", *lines] if stack.call else lines

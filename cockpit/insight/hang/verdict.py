@@ -72,7 +72,7 @@ def _without_ranks(run: RunView, waited_s: float, now_s: float) -> Verdict | Non
         return None
     reason = f": {run.message}" if run.message else ""
     sentence = (
-        f"Ray Train has waited for {format.in_seconds(waited_s, 0)} to start the ranks, the run is "
+        f"Ray Train has waited for {format.in_seconds(waited_s, 0)} to start the ranks; the run is "
         f"{run.state.value}{reason}."
     )
     confidence = Confidence.HIGH if lacks else Confidence.MEDIUM
@@ -357,7 +357,7 @@ class _Case:
     def _silent(self, ranks: Collection[int]) -> str:
         sends = format.verb(len(ranks), "send")
         return (
-            f"{ranks_text(ranks)} {sends} nothing: stopped, swapped out, or in native code that "
+            f"{ranks_text(ranks)} {sends} no data: stopped, swapped out, or in native code that "
             "holds the GIL"
         )
 
@@ -388,7 +388,7 @@ class _Case:
             if placed is not None or dump is not None:
                 yield rank_text(rank, placed, dump)
         for rank, xid in sorted(self._xids(causes).items())[:3]:
-            yield f"rank {rank}: Xid {xid} of its GPU"
+            yield f"rank {rank}: Xid {xid} on its GPU"
         if self._waits.implausible:
             yield f"ignored for implausible sequences: {format.ranks(self._waits.implausible)}"
         missing = Counter(d.dump.missing for d in self._dumps.values() if d.dump.missing)

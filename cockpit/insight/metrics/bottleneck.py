@@ -37,12 +37,12 @@ CHECKPOINT_LEAST_S = 600.0
 """One checkpoint a minute after the start is not yet a share of the time."""
 MOSTLY_PERCENT = 50.0
 _TRY = {
-    "input": "More data-loader workers, prefetching, or local and packed files",
+    "input": "More data-loader workers, prefetching, or packed files on local storage",
     "communication": (
-        "Larger batches a rank, gradient accumulation or compression, fewer nodes apart"
+        "Larger batches per rank, gradient accumulation or compression, or fewer nodes"
     ),
-    "checkpoint": "Asynchronous checkpoints, a faster disk, or fewer of them",
-    "compute": "Compute-bound: try mixed precision, compilation, or more ranks",
+    "checkpoint": "Asynchronous checkpoints, a faster disk, or less frequent saves",
+    "compute": "Mixed precision, compilation, or more ranks",
 }
 
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from cockpit.format import in_minutes
+from cockpit.format import in_minutes, plural
 from cockpit.insight.detectors.thresholds import Thresholds
 from cockpit.insight.metrics.progress import gpus_of, newest_s, stepping_since
 from cockpit.insight.metrics.robust_statistics import finite, median
@@ -75,7 +75,7 @@ def find(run: RunView, limits: Thresholds) -> list[Finding]:
     limit = max(limits.checkpoint_age_s, limits.checkpoint_intervals * usual_interval_s(run))
     if risk.seconds <= limit:
         return []
-    lost = f"{risk.steps:,} steps, " if risk.steps is not None else ""
+    lost = f"{plural(risk.steps, 'step')}, " if risk.steps is not None else ""
     gpu = f", {risk.gpu_seconds / 3600:.1f} GPU-hours" if risk.gpu_seconds else ""
     none = run.checkpoint is None
     return [
@@ -84,10 +84,10 @@ def find(run: RunView, limits: Thresholds) -> list[Finding]:
             f"run {run.id}",
             Severity.WARNING,
             f"{'No checkpoint yet' if none else 'The newest checkpoint is old'}: "
-            f"{lost}{in_minutes(risk.seconds, 0)}{gpu} are lost if it is killed now",
+            f"{lost}{in_minutes(risk.seconds, 0)}{gpu} would be lost if the run were killed now",
             f"Threshold {in_minutes(limit, 0)}: {in_minutes(limits.checkpoint_age_s, 0)}, or "
             f"{limits.checkpoint_intervals:g} usual intervals",
-            "Save more often; see in the log whether saving fails",
+            "Save more often, and check the log for failed saves",
             run.id,
         )
     ]

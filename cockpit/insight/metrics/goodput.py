@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 import operator
-from itertools import pairwise
 
 from msgspec import Struct
 
@@ -126,12 +125,13 @@ def redone_s(run: RunView) -> float:
 
 
 def redone_steps(run: RunView) -> int:
-    numbers = sorted(run.attempts)
     total = 0
-    for before, after in pairwise(numbers):
-        last, first = run.attempts[before].last_step, run.attempts[after].first_step
-        if last is not None and first is not None:
-            total += max(0, last - first + 1)
+    last: int | None = None
+    for _, attempt in sorted(run.attempts.items()):
+        if last is not None and attempt.first_step is not None:
+            total += max(0, last - attempt.first_step + 1)
+        if attempt.last_step is not None:  # an attempt without a step has lost none
+            last = attempt.last_step
     return total
 
 
@@ -180,7 +180,7 @@ def find(run: RunView, now_s: float, limits: Thresholds) -> list[Finding]:
             f"Goodput is {found.percent:.0f} %: {', '.join(losses)}",
             f"Useful time over {in_hours(found.wall_s, 1)} of wall time; threshold "
             f"{limits.goodput_percent:g} %",
-            "Reduce the largest loss first",
+            "Reduce the largest source of lost time first",
             run.id,
         )
     ]

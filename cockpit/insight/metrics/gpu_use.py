@@ -38,7 +38,7 @@ FEWEST = 3
 class Bound(StrEnum):
     LAUNCH = "launch-bound"
     MEMORY = "memory-bound"
-    NO_TENSOR_CORES = "no tensor cores"
+    NO_TENSOR_CORES = "tensor cores unused"
     COMPUTE = "compute-bound"
 
     @property
@@ -47,7 +47,7 @@ class Bound(StrEnum):
 
 
 _TRY = {
-    Bound.LAUNCH: "torch.compile or CUDA graphs, larger batches, fused kernels and optimiser",
+    Bound.LAUNCH: "torch.compile or CUDA graphs, larger batches, fused kernels and optimizer",
     Bound.MEMORY: "Fused kernels (torch.compile, flash attention), or a smaller data type",
     Bound.NO_TENSOR_CORES: "bfloat16 autocast, or TF32 (torch.set_float32_matmul_precision)",
     Bound.COMPUTE: "The GPUs compute: only a smaller model or more ranks make a step faster",

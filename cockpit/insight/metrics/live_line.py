@@ -21,9 +21,9 @@ _PHASES = {
     Phase.PLACEMENT_GROUP: "Reserving the resources of the ranks",
     Phase.ACTOR_START: "Starting the processes of the ranks",
     Phase.PROCESS_GROUP: "Forming the process group",
-    Phase.RESTORE: "Reading a checkpoint",
+    Phase.RESTORE: "Restoring a checkpoint",
     Phase.FIRST_STEP: "Waiting for the first step",
-    Phase.PREEMPTING: "A node is being preempted",
+    Phase.PREEMPTING: "Node preemption in progress",
     Phase.RESTARTING: "Restarting",
     Phase.RESIZING: "Resizing",
     Phase.SHUTTING_DOWN: "Shutting down",
@@ -74,8 +74,8 @@ def _now(run: RunView, now_s: float, stalled: Stall | None, brief: bool) -> tupl
         facts.append(f"{format.si(rate)} samples/s")
     newest = max((r.sample.at_s for r in run.ranks.values() if r.sample), default=None)
     if newest is not None and now_s - newest > STALE_AFTER_S and not only_reports(run):
-        facts.append(f"no sample for {format.age(now_s - newest)}")
-    return f"Training: {', '.join(facts) or 'no numbers yet'}", True
+        facts.append(f"no telemetry for {format.age(now_s - newest)}")
+    return f"Training: {', '.join(facts) or 'no metrics yet'}", True
 
 
 def _epoch(run: RunView) -> str:

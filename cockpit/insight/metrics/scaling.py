@@ -79,7 +79,7 @@ def find(run: RunView, past: Sequence[RunSummary], limits: Thresholds) -> list[F
             f"{least.world_size}",
             f"{here.samples_per_s:.4g} samples/s against {least.samples_per_s:.4g}; threshold "
             f"{limits.scaling_percent:g} %",
-            "Larger batches a rank, or fewer ranks",
+            "Larger batches per rank, or fewer ranks",
             run.id,
         )
     ]

@@ -28,14 +28,15 @@ from cockpit.insight.metrics.progress import is_going
 from cockpit.insight.metrics.robust_statistics import median
 from cockpit.insight.metrics.timeline import Activity, Stretch, stretches
 from cockpit.store.run import AttemptView, RunView
+from cockpit.store.series import Series
 
 FLOOR_S = 30.0
 _TIMES_NEIGHBOR = 4.0
 _TIMES_MEDIAN = 6.0
 _TIMES_LONGEST = 2.0
 _RECENT = 60
-_UNTHINNED = 7_200
-"""The newest half of a run's series is not thinned (`cockpit.store.series`)."""
+_NEWEST = 7_200
+"""Gaps before these are forgotten."""
 _FEWEST = 3
 """The number of progress events needed to estimate a pace."""
 
@@ -66,7 +67,7 @@ def stall(run: RunView, now_s: float) -> Stall | None:
     if attempt is not None and attempt.started_s is not None and times[-1] < attempt.started_s:
         return None  # this attempt has made none yet: it starts
     lengths = _gaps(times)
-    bound = _bound_s(lengths, max(lengths[-_UNTHINNED:]))
+    bound = _bound_s(lengths, _longest_s(run, times, lengths))
     return Stall(times[-1], bound) if now_s - times[-1] > bound else None
 
 
@@ -109,7 +110,7 @@ def unseen_s(run: RunView, now_s: float) -> float | None:
         is_explained = not run.hang.dumps or _hang(run, now_s) is not None
         return 0.0 if is_watched and is_explained else None
     lengths = _gaps(times)
-    bound = _bound_s(lengths, max(lengths[-_UNTHINNED:]))
+    bound = _bound_s(lengths, _longest_s(run, times, lengths))
     return sum(
         part.length_s
         for part in stretches(run, now_s)
@@ -141,12 +142,29 @@ def progress_s(run: RunView) -> list[float]:
 
 def _progress(run: RunView) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
     """The instants of steps, of reports and of checkpoints, each in order."""
-    names = ("step_time_s", "loss", "samples_per_s")
+    steps, reports = _steps(run), _reports(run)
     return (
-        next((run.curves[name].times for name in names if name in run.curves), ()),
-        max((run.reported[name].times for name in run.reported), key=len, default=()),
+        steps.times if steps is not None else (),
+        reports.times if reports is not None else (),
         [at_s for at_s, _ in run.checkpoints],
     )
+
+
+def _steps(run: RunView) -> Series | None:
+    names = ("step_time_s", "loss", "samples_per_s")
+    return next((run.curves[name] for name in names if name in run.curves), None)
+
+
+def _reports(run: RunView) -> Series | None:
+    return max((run.reported[name] for name in run.reported), key=len, default=None)
+
+
+def _longest_s(run: RunView, times: list[float], lengths: list[float]) -> float:
+    """The longest of the newest gaps. In a thinned past all of them are long."""
+    series = _steps(run) or _reports(run)
+    full_since_s = -math.inf if series is None else series.full_since_s
+    first = max(len(lengths) - _NEWEST, bisect_left(times, full_since_s))
+    return max(lengths[first:], default=0.0)
 
 
 def _last(times: Sequence[float]) -> float:

@@ -35,6 +35,11 @@ SAME_S = 60.0
 """Failures of one node within this time are one incident: a dying node also ends its ranks."""
 
 
+ENDED = ("expected termination", "terminated due to preemption", "terminated due to idle")
+"""The beginnings of Ray's messages for nodes that did not fail: drained, reclaimed, or scaled down
+(`compose_state_message` in `ray/dashboard/utils.py`, Ray 2.60)."""
+
+
 class Kind(StrEnum):
     NODE_DIED = "Ray node died"
     GPU_ERROR = "GPU error"
@@ -100,7 +105,7 @@ class _Reader(Struct):
     cluster: tuple[str, str, str] = ("", "", "")
     found: list[Incident] = field(default_factory=list)
     drills: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """By run and instant of the injection: from when to when its effects do not count."""
+    """By the id of the record: from when to when the effects of its faults do not count."""
     hosts: dict[str, str] = field(default_factory=dict)
     """The node of each pod address."""
     pods: dict[str, Pod] = field(default_factory=dict)
@@ -128,6 +133,7 @@ class _Reader(Struct):
                 self._attempt_over(event.at_s)
                 self.ranks = {of.rank: of.node_ip for of in event.placements}
                 self.began_s = event.at_s
+                self.alerts.clear()  # its ranks may be on other nodes
             case AttemptEnded():
                 if died := _DEATH.search(event.reason):
                     ranks = [int(rank) for rank in died[1].split(", ")]
@@ -138,8 +144,9 @@ class _Reader(Struct):
                 self._alert(event)
             case DrillInjected():
                 drill = event.drill
-                end_s = drill.injected_s + DRILL_AT_MOST_S
-                self.drills[drill.id] = drill.injected_s, end_s
+                record_id = drill.id.partition(".")[0]
+                begin_s, _ = self.drills.get(record_id, (drill.injected_s, 0.0))
+                self.drills[record_id] = begin_s, drill.injected_s + DRILL_AT_MOST_S
             case DrillEnded():
                 record = event.record
                 self.drills[record.id] = (
@@ -189,8 +196,7 @@ class _Reader(Struct):
     def _nodes(self, event: NodesListed) -> None:
         """A node that disappears from the list is no incident: a new head lists no old nodes."""
         for node in event.nodes:
-            # Ray's message for a node that it drained or scaled down is "Expected termination".
-            died = not node.alive and not node.state_message.lower().startswith("expected")
+            died = not node.alive and not node.state_message.lower().startswith(ENDED)
             if died and node.id in self.alive:
                 what = node.state_message or f"the Ray node on {node.ip} died"
                 self._add(self._node(node.ip), Kind.NODE_DIED, event.at_s, what)
@@ -205,7 +211,8 @@ class _Reader(Struct):
     def _alert(self, event: AlertRaised) -> None:
         alert, finding = event.alert, event.alert.finding
         kind = _OF_ALERT.get(finding.kind)
-        if kind is None or alert.id in self.alerts:
+        is_earlier = self.began_s is not None and alert.raised_s < self.began_s
+        if kind is None or alert.id in self.alerts or is_earlier:
             return
         self.alerts.add(alert.id)
         subject = finding.subject

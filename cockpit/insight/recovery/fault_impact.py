@@ -16,7 +16,7 @@ import math
 from msgspec import Struct
 
 from cockpit.insight.recovery.pace import CHECK_EVERY_S, Pace, back_s, stalls
-from cockpit.insight.recovery.replacement_pods import ReplacementPods
+from cockpit.insight.recovery.replacement_pods import ReplacementPods, gone_s
 from cockpit.model.drill import Drill, Stage
 from cockpit.model.run import Phase, RunState
 from cockpit.store.run import AttemptView, RunView
@@ -212,7 +212,8 @@ def _troubles(
         if left_s is not None:
             again_s = None if pod.removed_s is not None else pod.ready_s(left_s)
             ended_s = math.inf if again_s is None else again_s
-            began_s = left_s if pod.removed_s is None else min(left_s, pod.removed_s)
+            removed_s = gone_s(pod, since_s)
+            began_s = left_s if removed_s is None else min(left_s, removed_s)
             found.append(Trouble(began_s, ended_s, "backend", has_rank))
     if attempt is None:
         return found

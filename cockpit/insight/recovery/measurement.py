@@ -174,7 +174,7 @@ def _of(instants: tuple[Instant, ...], milestone: Milestone) -> float | None:
 
 
 def _pod_ended_s(store: Store, drill: Drill, pods: ReplacementPods) -> float | None:
-    at_s = pods.removed_s if pods.removed_s is not None else store.removed_pods.get(drill.target)
+    at_s = pods.removed_s if pods.hit else store.removed_pods.get(drill.target)
     return None if at_s is None else round(at_s - drill.injected_s, 3)
 
 

@@ -29,7 +29,7 @@ def gaps(store: Store, drill: Drill, instants: tuple[Instant, ...]) -> list[str]
             if gap.began_s >= until_s or (gap.ended_s or until_s) <= drill.injected_s:
                 continue
             if gap.ended_s is None:
-                lines.append(f"{name} has been away since {in_seconds(began_s, 1)}: {gap.why}")
+                lines.append(f"{name} has sent no data since {in_seconds(began_s, 1)}: {gap.why}")
             else:
                 ended_s = gap.ended_s - drill.injected_s
                 lines.append(
@@ -46,7 +46,7 @@ def unreported(run: RunView, pace: Pace, way: FaultImpact) -> list[str]:
     if not len(run.progress):
         return ["no rank reports its steps: the first new step is that of the first report"]
     if pace.rate is None:
-        return ["too few records before the fault to know its throughput"]
+        return ["too few records before the fault to know the throughput"]
     return []
 
 
@@ -54,7 +54,7 @@ def cut_short(store: Store, drill: Drill, instants: tuple[Instant, ...]) -> list
     next_s = next_fault_s(store, drill, drill.injected_s) - drill.injected_s
     if _has_all(instants) or next_s > FAR_S:
         return []
-    return [f"the next fault came after {in_seconds(next_s, 1)}, before the throughput was back"]
+    return [f"the next fault came after {in_seconds(next_s, 1)}, before the throughput recovered"]
 
 
 def _has_all(instants: tuple[Instant, ...]) -> bool:

@@ -6,7 +6,7 @@ each with the first later pod that is not matched yet.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -36,12 +36,15 @@ def pods_back(store: Store, drill: Drill) -> ReplacementPods:
     """The replacement of the pods of a drill."""
     hit = tuple(hit_pods(store, drill))
     since_s = drill.injected_s
-    removed = [pod for pod in hit if pod.removed_s is not None]
+    again = {pod.name: _again_s(pod, since_s) for pod in hit}
+    removed = [pod for pod in hit if pod.removed_s is not None and again[pod.name] is None]
     replaced_by = _matched(store, removed)
     new: list[PodPast] = []
     ready: list[float | None] = []
     for pod in hit:
-        if pod.removed_s is None and (left_s := pod.left_s(since_s)) is not None:
+        if again[pod.name] is not None:
+            ready.append(again[pod.name])
+        elif pod.removed_s is None and (left_s := pod.left_s(since_s)) is not None:
             ready.append(pod.ready_s(left_s))
         elif (other := replaced_by.get(pod.name)) is not None:
             new.append(other)
@@ -51,34 +54,63 @@ def pods_back(store: Store, drill: Drill) -> ReplacementPods:
     whole = bool(ready) and len(ready_times) == len(ready) and not missing
     return ReplacementPods(
         hit=hit,
-        removed_s=min((pod.removed_s for pod in hit if pod.removed_s is not None), default=None),
+        removed_s=min(
+            (at for pod in hit if (at := gone_s(pod, since_s)) is not None), default=None
+        ),
         replaced_s=max(pod.seen_s for pod in new) if new and not missing else None,
         ready_s=max(ready_times) if whole else None,
         waits=bool(missing) or len(ready_times) < len(ready),
     )
 
 
+def gone_s(pod: PodPast, since_s: float) -> float | None:
+    """When it was removed, from `since_s` on."""
+    if pod.removed_s is None:
+        return None
+    # The time of the first removal is kept, which an earlier fault may have caused.
+    return pod.removed_s if pod.removed_s >= since_s else pod.left_s(since_s)
+
+
+def _again_s(pod: PodPast, since_s: float) -> float | None:
+    """When a removed pod was ready under its name again: KubeRay may create a head so."""
+    at_s = gone_s(pod, since_s)
+    return None if at_s is None else pod.ready_s(at_s)
+
+
 def _matched(store: Store, removed: Sequence[PodPast]) -> dict[str, PodPast]:
     """By the name of an ended pod, its replacement.
 
     Only pods that drills ended are matched. Pods that were scaled down are last: if at all, they
-    are added again at the end of the drill.
+    are added again at the end of the drill. Where a drill ended a replacement before it was ready,
+    its own replacement counts for both.
     """
     taken = {pod.name: pod for pod in _taken(store)}
     given_back = {pod.name for pod in removed if pod.name not in taken}
     taken |= {pod.name: pod for pod in removed}
     found: dict[str, PodPast] = {}
     for group in {pod.group for pod in removed}:
-        free = [pod for pod in store.past.pods.values() if pod.group == group and _lasts(pod)]
+        free = [
+            pod
+            for pod in store.past.pods.values()
+            if pod.group == group and (_lasts(pod) or pod.name in taken)
+        ]
         free.sort(key=lambda pod: pod.seen_s)
         of_group = [pod for pod in taken.values() if pod.group == group]
         for lost in sorted(of_group, key=lambda pod: (pod.name in given_back, _went_s(pod))):
             since_s = _went_s(lost)
-            other = next((pod for pod in free if pod.seen_s >= since_s and pod is not lost), None)
+            later = (pod for pod in free if pod.seen_s >= since_s and pod.seen_s > lost.seen_s)
+            other = next(later, None)
             if other is not None:
                 free.remove(other)
                 found[lost.name] = other
-    return {pod.name: found[pod.name] for pod in removed if pod.name in found}
+    last = {pod.name: _last(found, pod) for pod in removed}
+    return {name: other for name, other in last.items() if other is not None}
+
+
+def _last(found: Mapping[str, PodPast], pod: PodPast) -> PodPast | None:
+    """Its replacement that lasts. Ends, since each replacement was seen later than its pod."""
+    other = found.get(pod.name)
+    return other if other is None or _lasts(other) else _last(found, other)
 
 
 def _lasts(pod: PodPast) -> bool:

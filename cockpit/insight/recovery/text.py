@@ -26,22 +26,26 @@ def sentence(measured: Recovery) -> str:
     if measured.recovered:
         return f"recovered from {fault}: {', '.join(_parts(measured))}"
     if measured.interrupted is False:
-        parts = _parts(measured)
-        return f"continued through {fault}" + (f": {', '.join(parts)}" if parts else "")
+        return f"continued through {_with_parts(measured)}"
     return f"{fault}: NOT recovered" + (f": {measured.reason}" if measured.reason else "")
 
 
 def brief(measured: Recovery) -> str:
     """The same where there is little room."""
-    fault = _fault(measured.drill)
-    if measured.recovered and measured.first_step_s is not None:
-        lost = measured.steps_lost
-        tail = f", {plural(lost, 'step')} lost" if lost is not None else ""
-        return f"recovered from {fault} in {duration(measured.first_step_s)}{tail}"
+    if measured.recovered:
+        return f"recovered {_from(measured)}"
     if measured.interrupted is False or not measured.drill.run_id:
         return sentence(measured)
-    why = f": {measured.reason}" if measured.reason else ""
-    return f"the run did not recover from {fault}{why}"
+    return f"the run did not recover {_from(measured)}"
+
+
+def below_outcome(measured: Recovery) -> str:
+    """The same below `outcome` as its title, which it continues."""
+    if measured.recovered:
+        return _from(measured)
+    if not measured.drill.run_id:
+        return sentence(measured)
+    return f"by {_with_parts(measured)}" if measured.interrupted is False else _from(measured)
 
 
 def so_far(measured: Recovery, now_s: float) -> str:
@@ -66,6 +70,21 @@ def outcome(measured: Recovery) -> str:
 
 def _fault(drill: Drill) -> str:
     return f"{drill.fault} of {drill.target}" if drill.target else drill.fault
+
+
+def _from(measured: Recovery) -> str:
+    """From which fault, in what time and at what cost; if it did not recover, why."""
+    text = f"from {_fault(measured.drill)}"
+    if measured.first_step_s is None:
+        return f"{text}: {measured.reason}" if measured.reason else text
+    lost = measured.steps_lost
+    tail = f", {plural(lost, 'step')} lost" if lost is not None else ""
+    return f"{text} in {duration(measured.first_step_s)}{tail}"
+
+
+def _with_parts(measured: Recovery) -> str:
+    parts = _parts(measured)
+    return _fault(measured.drill) + (f": {', '.join(parts)}" if parts else "")
 
 
 def _parts(measured: Recovery) -> list[str]:

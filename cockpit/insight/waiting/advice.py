@@ -7,7 +7,7 @@ from cockpit.model.waiting import QueueEntry, WaitStage, amount
 from cockpit.store.store import Store
 
 SUSPENDED = "Create its pods with: cockpit unsuspend"
-RIGHTS = "Ask for the rights of cockpit-viewer and cockpit-queues-viewer (docs/security.md)."
+RIGHTS = "Ask for the roles cockpit-viewer and cockpit-queues-viewer (docs/security.md)."
 NO_WORKLOAD = (
     "Check that the controller of the queue runs, and that it manages RayClusters and RayJobs "
     "(Kueue: integrations.frameworks)."
@@ -63,7 +63,7 @@ def inactive(entry: QueueEntry) -> str:
 
 def eviction(why: str) -> str:
     if why.startswith("Preempted"):
-        return "It is queued again. A higher WorkloadPriorityClass prevents preemption."
+        return "It is queued again. A higher WorkloadPriorityClass makes preemption less likely."
     if why.startswith("PodsReadyTimeout"):
         return "Its pods were not ready in time: see the pods' events, and Kueue's timeout."
     return "It is queued again when the reason has ended."
@@ -104,4 +104,4 @@ def pod(stage: WaitStage, reason: str) -> str:
         case WaitStage.INIT:
             return "See its log: cockpit logs POD"
         case _:
-            return "See its log and events: cockpit logs POD, cockpit describe pod/NAME"
+            return "See its log and events: cockpit logs POD, cockpit describe pod/POD"

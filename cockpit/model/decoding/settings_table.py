@@ -54,7 +54,7 @@ def _expected(kind: Any) -> str:
 
     match inspect.type_info(kind):
         case inspect.BoolType():
-            return "It is true or false."
+            return "It must be true or false."
         case inspect.IntType(ge=least):
             return f"It is a whole number, {least} or more."
         case inspect.FloatType(gt=above, le=most):

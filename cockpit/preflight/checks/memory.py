@@ -48,14 +48,15 @@ def memory(facts: Mapping[str, Facts], target: Target, demand: Demand) -> Iterat
         pool.pods.append(pod.name)
         pool.ranks += room.get(pod.name, 0)
         pool.drivers += pod is target.head
-    if not pools:
+    used = [pool for pool in pools.values() if pool.ranks or pool.drivers]
+    if not used:
         return
-    for pool in pools.values():
+    for pool in used:
         if demand.workers is not None:
             pool.ranks = min(pool.ranks, demand.workers)
     short, without_spares = [], []
     each = max(demand.memory_bytes, PROCESS_BYTES)
-    for pool in pools.values():
+    for pool in used:
         needs = pool.ranks * each + pool.drivers * DRIVER_BYTES
         if pool.free_bytes < needs:
             short.append((pool, needs))
@@ -68,9 +69,9 @@ def memory(facts: Mapping[str, Facts], target: Target, demand: Demand) -> Iterat
         yield Finding(
             "memory",
             State.FAILED,
-            f"{bytes_text(max(0, pool.free_bytes))} left in {listed(pool.pods)} of "
-            f"{bytes_text(pool.memory.size_bytes)}; {' and '.join(users)} need at least "
-            f"{bytes_text(needs)}.",
+            f"{bytes_text(max(0, pool.free_bytes))} of {bytes_text(pool.memory.size_bytes)} left "
+            f"in {listed(pool.pods)}; at least {bytes_text(needs)} needed for "
+            f"{' and '.join(users)}.",
             "Raise the memory limit of the pods, or place fewer ranks in each.",
             tuple(pod for pool, _ in short for pod in pool.pods),
         )
@@ -85,8 +86,8 @@ def memory(facts: Mapping[str, Facts], target: Target, demand: Demand) -> Iterat
             tuple(pods),
         )
     if not short and not without_spares:
-        least = min(pools.values(), key=lambda pool: pool.free_bytes)
-        yield Finding("memory", State.OK, f"{bytes_text(least.free_bytes)} left at least")
+        least = min(used, key=lambda pool: pool.free_bytes)
+        yield Finding("memory", State.OK, f"at least {bytes_text(least.free_bytes)} left")
 
 
 def _memory(pod: str, facts: Mapping[str, Facts], target: Target) -> Memory | None:
@@ -105,7 +106,7 @@ def shared_memory(facts: Mapping[str, Facts], demand: Demand) -> Iterator[Findin
         return
     fix = "Mount an emptyDir with medium Memory at /dev/shm."
     if absent := tuple(pod for pod in rooms if pod not in present):
-        yield Finding("/dev/shm", State.FAILED, f"{listed(absent)}: there is none.", fix, absent)
+        yield Finding("/dev/shm", State.FAILED, f"missing in {listed(absent)}.", fix, absent)
         return
     pod, least = min(present.items(), key=lambda item: item[1].free_bytes)
     found = f"{bytes_text(least.free_bytes)} of {bytes_text(least.size_bytes)} free"
@@ -124,4 +125,4 @@ def shared_memory(facts: Mapping[str, Facts], demand: Demand) -> Iterator[Findin
             "/dev/shm", State.WARNING, f"{found} in {pod}; {users} need more.", fix, (pod,)
         )
     else:
-        yield Finding("/dev/shm", State.OK, f"{found} at least")
+        yield Finding("/dev/shm", State.OK, f"at least {found}")

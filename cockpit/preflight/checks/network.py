@@ -44,11 +44,11 @@ def network(pairs: Sequence[Pair], target: Target) -> Iterator[Finding]:
             slow,
             measured,
             pods,
-            "slow",
+            "low bandwidth",
             State.FAILED if slow[0].bytes_per_s < LEAST_BYTES_PER_S else State.WARNING,
         )
     if slow_to_answer := [pair for pair in slow_to_answer if pair not in slow]:
-        yield _finding(slow_to_answer, measured, pods, "late", State.WARNING)
+        yield _finding(slow_to_answer, measured, pods, "high latency", State.WARNING)
     if not slow and not slow_to_answer and not broken:
         least = min(measured, key=lambda pair: pair.bytes_per_s)
         yield Finding(NAME, State.OK, f"at least {_numbers(least)} ({least.one} and {least.two})")
@@ -94,14 +94,14 @@ def _finding(
         name for name in names if all(pair in bad for pair in pairs if name in (pair.one, pair.two))
     ]
     others = [pair for pair in pairs if pair not in bad]
-    found = f"{worst.one} and {worst.two} are {what}: {_numbers(worst)}"
+    found = f"{what.capitalize()} between {worst.one} and {worst.two}: {_numbers(worst)}"
     if others:
         best = max(others, key=lambda pair: pair.bytes_per_s)
-        found += f"; {best.one} and {best.two} have {_numbers(best)}"
+        found += f"; between {best.one} and {best.two}: {_numbers(best)}"
     blamed = common if len(common) == 1 and others else [worst.one, worst.two]
     hosts = [pods[name].host for name in blamed if name in pods and pods[name].host]
     if len(blamed) == 1:
-        found += f". All pairs of {blamed[0]} are {what}"
+        found += f". All pairs with {blamed[0]} have {what}"
     node = f" (node {listed(hosts)})" if hosts else ""
     return Finding(
         NAME,

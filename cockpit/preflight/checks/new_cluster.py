@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from cockpit.format import bytes_text, plural
+from cockpit.format import bytes_text, plural, verb
 from cockpit.model.new_cluster import NewCluster, NodeRoom, PodsOf, QuotaLeft
 from cockpit.model.waiting import QueueEntry, amount
 from cockpit.preflight.checks.placement import fits
@@ -50,7 +50,11 @@ def ranks(new: NewCluster, demand: Demand) -> Iterator[Finding]:
     most = sum(max(of.count, of.most) * per_pod.get(of.group, 0) for of in new.pods)
     wanted = plural(demand.workers, "rank")
     if there >= demand.workers:
-        yield Finding("room", State.OK, f"{wanted} fit into the pods of the new cluster")
+        yield Finding(
+            "room",
+            State.OK,
+            f"{wanted} {verb(demand.workers, 'fit')} into the pods of the new cluster",
+        )
         return
     if most >= demand.workers:
         found = f"{wanted}, room for {there} at first: Ray's autoscaler has to add pods."
@@ -113,13 +117,15 @@ def nodes(new: NewCluster) -> Iterator[Finding]:
     short = next((of for of in new.pods if found[of.group] < of.count), None)
     place = "the room that other pods leave" if new.is_free else "the nodes, if they are empty"
     if short is None:
-        yield Finding("node room", State.OK, f"{plural(count, 'pod')} fit into {place}")
+        yield Finding(
+            "node room", State.OK, f"{plural(count, 'pod')} {verb(count, 'fit')} into {place}"
+        )
         return
     what = f"group {short.group}" if short.group else "the head"
     asked = [plural(short.cpus, "CPU"), bytes_text(short.memory_bytes)]
     asked += [plural(short.gpus, "GPU")] if short.gpus else []
     if not any(short.group in node.takes for node in new.nodes):
-        why = "no node has the labels that its selector names, without other taints"
+        why = "no node matches its node selector and tolerations"
         fix = "Add a node, or change the node selector or the tolerations of the group."
     else:
         why = f"{found[short.group]} of {plural(short.count, 'pod')} fit into {place}"
@@ -188,11 +194,15 @@ def claims(new: NewCluster) -> Iterator[Finding]:
 
 def references(new: NewCluster) -> Iterator[Finding]:
     if new.missing:
-        found = f"{listed(new.missing)} missing in the namespace: the pods do not start without."
-        fix = "Create it, or change the cluster that is copied."
+        found = (
+            f"Missing in the namespace: {listed(new.missing)}. The pods cannot start without them."
+        )
+        fix = "Create them, or change the cluster that is copied."
         yield Finding("objects", State.FAILED, found, fix)
     elif new.unread:
-        yield Finding("objects", State.SKIPPED, f"You may not read {listed(new.unread)}.")
+        yield Finding(
+            "objects", State.SKIPPED, f"You do not have permission to read {listed(new.unread)}."
+        )
     else:
         yield Finding("objects", State.OK, "Secrets, ConfigMaps and accounts of the pods exist")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from cockpit.format import plural
+from cockpit.format import plural, verb
+from cockpit.launch.capacity import times
 from cockpit.model.cluster import NodeType, Pod, QuotaRoom, Resources, WorkerGroup
 from cockpit.preflight.demand import Demand
 from cockpit.preflight.facts import Facts
@@ -16,9 +17,7 @@ from cockpit.preflight.target import Target
 def fits(cpus: float, gpus: float, demand: Demand) -> int:
     """Ranks that fit into these resources; without any requirement, as many as there are."""
     counts = [
-        int(there / each + 1e-9)
-        for there, each in ((cpus, demand.cpus), (gpus, demand.gpus))
-        if each > 0
+        times(there, each) for there, each in ((cpus, demand.cpus), (gpus, demand.gpus)) if each > 0
     ]
     return min(counts) if counts else demand.workers or 1
 
@@ -81,7 +80,9 @@ def room(target: Target, demand: Demand, *, bounded: bool = True) -> Iterator[Fi
     now = sum(fits(target.cpus(pod), target.gpus(pod), demand) for pod in target.pods)
     if now >= wanted:
         count = plural(len(target.workers), "worker pod")
-        yield Finding("room", State.OK, f"{plural(wanted, 'rank')} fit into {count}")
+        yield Finding(
+            "room", State.OK, f"{plural(wanted, 'rank')} {verb(wanted, 'fit')} into {count}"
+        )
         return
     most = sum(group.max * _in_pod(group, target, demand) for group in target.groups)
     each = _each(demand)
@@ -184,7 +185,7 @@ def gpus(facts: Mapping[str, Facts], target: Target, demand: Demand) -> Iterator
         yield Finding(
             "GPUs",
             State.FAILED,
-            f"{listed(hidden)} see GPUs that Ray was not started with."
+            f"{listed(hidden)} {verb(len(hidden), 'see')} GPUs that Ray was not started with."
             if hidden
             else "The job uses GPUs, and no worker pod offers one.",
             "Set num-gpus in rayStartParams, or the limit nvidia.com/gpu of the pods.",

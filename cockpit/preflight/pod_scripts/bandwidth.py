@@ -55,16 +55,19 @@ def measure(meeting: dict[str, Any], backend: str, wait_s: float) -> dict[str, A
     dist.init_process_group(backend, store=store, rank=rank, world_size=2, timeout=wait)
     device = torch.device("cuda", 0) if backend == "nccl" else torch.device("cpu")
 
+    def now_s() -> float:
+        if device.type == "cuda":
+            torch.cuda.synchronize()  # what was started before has not ended yet
+        return time.monotonic()
+
     def reduced(count: int, size_bytes: int) -> float:
         """Seconds of one all-reduce, the mean of `count`."""
         values = torch.ones(size_bytes // 4, device=device)
         dist.all_reduce(values)
-        began = time.monotonic()
+        began_s = now_s()
         for _ in range(count):
             dist.all_reduce(values)
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        return (time.monotonic() - began) / count
+        return (now_s() - began_s) / count
 
     try:
         latency_s = reduced(SMALL, 4)
@@ -77,7 +80,7 @@ def measure(meeting: dict[str, Any], backend: str, wait_s: float) -> dict[str, A
             took_s = float(longest)
             if took_s >= LONG_S or size_bytes >= LAST_BYTES:
                 break
-            size_bytes *= GROWTH
+            size_bytes = min(size_bytes * GROWTH, LAST_BYTES)
     finally:
         dist.destroy_process_group()
     return {"latency_s": latency_s, "bytes_per_s": size_bytes / took_s, "error": ""}

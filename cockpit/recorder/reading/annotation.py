@@ -54,22 +54,34 @@ def path_of(recording: Path) -> Path:
 
 def read(recording: Path) -> Annotation:
     """Empty without a file; of one that cannot be read, the note is the error."""
-    path = path_of(recording)
     try:
-        with path.open("rb") as file:
-            raw = file.read(MOST_BYTES)
-        limited_json.check(raw)
-        found = msgspec.json.decode(raw, type=Annotation)
-        return checked(list(found.tags), found.note)
-    except FileNotFoundError:
-        return Annotation()
+        return _read(recording)
     except (ValueError, OSError, UsageError) as error:
         return Annotation(note=f"its notes cannot be read: {one_line(str(error))}")
+
+
+def _read(recording: Path) -> Annotation:
+    try:
+        with path_of(recording).open("rb") as file:
+            raw = file.read(MOST_BYTES)
+    except FileNotFoundError:
+        return Annotation()
+    limited_json.check(raw)
+    found = msgspec.json.decode(raw, type=Annotation)
+    return checked(list(found.tags), found.note)
 
 
 def write(recording: Path, notes: Annotation) -> None:
     """Replace the notes atomically; empty ones remove the file. Raises CockpitError."""
     path = path_of(recording)
+    try:
+        _read(recording)  # `read` gives the error as the note, which would replace the real one
+    except (ValueError, OSError, UsageError) as error:
+        raise CockpitError(
+            f"The notes of {recording.stem} cannot be read, and are not replaced.",
+            f"{one_line(str(error)).rstrip('.')}.",
+            f"Correct or remove {path}.",
+        ) from error
     try:
         if notes == Annotation():
             path.unlink(missing_ok=True)

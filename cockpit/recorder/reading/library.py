@@ -23,6 +23,9 @@ from cockpit.recorder.reading.recording import Recording
 
 DIRECTORY = "recordings"
 DAY_S = 86_400.0
+FRESH_S = 600.0
+"""Whether a recorder on another node has suspended a file cannot be found out. Of 1,000 runs each
+is written every two minutes."""
 
 Stamp = tuple[tuple[int, int, int], ...]
 """Inode, size and time of the last change of each part of a recording."""
@@ -62,6 +65,12 @@ class Recorded(Struct, frozen=True):
         return "; ".join(filter(None, (self.trouble or status, self.annotation.note)))
 
 
+class Pruned(Struct, frozen=True):
+    removed: tuple[Path, ...] = ()
+    errors: tuple[str, ...] = ()
+    """One a recording that cannot be removed; empty when all were."""
+
+
 class Library:
     """The directory `recordings` under a state directory."""
 
@@ -96,6 +105,8 @@ class Library:
         By path, by file name or a prefix or suffix of it, by run id, run name, or submission id.
         Raises CockpitError when none or several match.
         """
+        if not name:
+            raise UsageError("The name of the recording is empty.", todo="See: cockpit recordings")
         given = Path(name).expanduser()
         if given.suffix == file.SUFFIX or "/" in name:
             if given.exists():
@@ -138,21 +149,27 @@ class Library:
             )
         _remove(path)
 
-    def prune(self, limits: Limits, now: Callable[[], float] = time.time) -> Sequence[Path]:
-        """Delete the oldest recordings until the limits hold; never one that is being written.
-
-        Returns the deleted ones.
-        """
+    def prune(self, limits: Limits, now: Callable[[], float] = time.time) -> Pruned:
+        """Delete the oldest recordings until the limits hold; never one that is being written."""
         ages = sorted((_newest_s(path), path, _size(path)) for path in self._paths())
-        total, removed = sum(size for _, _, size in ages), []
+        total = sum(size for _, _, size in ages)
+        removed: list[Path] = []
+        errors: list[str] = []
         for at_s, path, size in ages:
-            old = limits.max_age_days and now() - at_s > limits.max_age_days * DAY_S
+            age_s = now() - at_s
+            if abs(age_s) < FRESH_S:
+                continue
+            old = limits.max_age_days and age_s > limits.max_age_days * DAY_S
             much = limits.max_bytes and total > limits.max_bytes
             if (old or much) and not is_held(path):
-                _remove(path)
+                try:
+                    _remove(path)
+                except OSError as error:
+                    errors.append(str(error))
+                    continue
                 removed.append(path)
                 total -= size
-        return removed
+        return Pruned(tuple(removed), tuple(errors))
 
     def _paths(self) -> Sequence[Path]:
         try:
@@ -170,15 +187,9 @@ def _recorded(path: Path) -> Recorded:
                 path, found.run, size, found.begin_s, found.end_s, False, found.damage, notes
             )
     except CockpitError as error:
-        why = error.what if not error.why else f"{error.what} {error.why}"
-        return Recorded(path, unknown, size, trouble=why, end_s=_newest_s(path))
+        return Recorded(path, unknown, size, trouble=error.what_and_why, end_s=_newest_s(path))
     except (OSError, sqlite3.Error) as error:
         return Recorded(path, unknown, size, trouble=str(error), end_s=_newest_s(path))
-
-
-def _parts(path: Path) -> list[Path]:
-    """The file, and SQLite's temporary files, which exist between commits."""
-    return [path, *(path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "-journal"))]
 
 
 def _stats(parts: Sequence[Path]) -> list[os.stat_result]:
@@ -190,21 +201,21 @@ def _stats(parts: Sequence[Path]) -> list[os.stat_result]:
 
 
 def _stamp(path: Path) -> Stamp:
-    parts = [*_parts(path), annotation.path_of(path)]
+    parts = [*file.parts(path), annotation.path_of(path)]
     return tuple((of.st_ino, of.st_size, of.st_mtime_ns) for of in _stats(parts))
 
 
 def _size(path: Path) -> int:
-    return sum(of.st_size for of in _stats(_parts(path)))
+    return sum(of.st_size for of in _stats(file.parts(path)))
 
 
 def _newest_s(path: Path) -> float:
-    return max((of.st_mtime for of in _stats(_parts(path))), default=0.0)
+    return max((of.st_mtime for of in _stats(file.parts(path))), default=0.0)
 
 
 def _remove(path: Path) -> None:
-    for part in (*_parts(path), annotation.path_of(path)):
-        part.unlink(missing_ok=True)
+    file.remove(path)
+    annotation.path_of(path).unlink(missing_ok=True)
 
 
 def _plain(text: str) -> str:

@@ -147,8 +147,9 @@ class EventFilter:
         yield event
 
     def _log(self, event: LogLines, now_s: float) -> Iterator[Event]:
-        if not event.stream.startswith(f"job:{self._submission}"):
-            return  # before the job of the run is known, it may be this one
+        kind, _, job = event.stream.partition(":")
+        if kind != "job" or self._submission not in ("", job):
+            return  # before the job of the run is known, it may be any
         passed = 0.0 if self._log_at_s is None else max(0.0, now_s - self._log_at_s)
         self._log_at_s = now_s
         room = min(LOG_BYTES_AT_ONCE, self._log_bytes + passed * LOG_BYTES_PER_S)

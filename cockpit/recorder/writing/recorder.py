@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from cockpit.config import paths
@@ -18,12 +18,16 @@ from cockpit.model.event import Event, RunSeen
 from cockpit.model.run import RunSummary
 from cockpit.recorder import file
 from cockpit.recorder.codec import CodecError, from_plain
-from cockpit.recorder.file import Lock, LockedError
+from cockpit.recorder.file import LOCK_TRIES, Lock, LockedError
 from cockpit.recorder.writing.event_filter import EventFilter
 from cockpit.recorder.writing.recorder_thread import RecorderThread, weight_of
+from cockpit.recorder.writing.resume_index import Waiting, with_joined_logs
 from cockpit.recorder.writing.writer import Writer
 
 RETRY_EVERY_S = 5.0
+OTHERS_LAG_S = 15.0
+"""While another cockpit records the run, events wait this long: if it is killed, its last ones are
+not in the file."""
 
 OnMessage = Callable[[str], None]
 
@@ -36,7 +40,8 @@ class Recorder:
     Events that the disk does not accept in time wait in memory. Beyond a limit that all recorders
     of a thread share (`recorder_thread.WEIGHT_AT_MOST`) they are dropped and counted. A full disk
     is reported once and retried. A file that cannot be written is reported once and closed:
-    `trouble` has the message.
+    `trouble` has the message. While another cockpit records the run, that is the trouble; when the
+    other one has ended, this one continues.
 
     `run_id` is the run to record; without one, the first in the stream. An existing file of the run
     is continued without duplicates.
@@ -65,11 +70,10 @@ class Recorder:
         """The run's id, and its name once that is known, for messages."""
         self._only_continue = only_continue
         self._filter = EventFilter(run_id)
-        self._inbox: deque[tuple[Event, float, float]] = deque()
-        """Each event with its moment, and when it was taken."""
+        self._inbox: deque[Waiting] = deque()
         self._summary: RunSummary | None = None
         self._over = False
-        self._given_up = self._faulty = False
+        self._given_up = self._faulty = self._is_locked_out = False
         self._ended = threading.Event()
         self._next_try_s = 0.0
         self._uncommitted_weight = 0
@@ -126,7 +130,10 @@ class Recorder:
     @property
     def is_due(self) -> bool:
         """Whether there is something to do: a first opening, events, the end, a merge."""
-        return self._over or self._writer is None or self.is_open or bool(self._inbox)
+        if self._over or self.is_open:
+            return True
+        waits = time.monotonic() < self._next_try_s
+        return not waits and (self._writer is None or bool(self._inbox))
 
     def write(self) -> None:
         """Write the events since the last call; at the end, close the file."""
@@ -137,7 +144,7 @@ class Recorder:
             self._write(last=last)
             self._next_try_s = 0.0
         except LockedError:
-            self._give_up("another cockpit is recording it already")
+            self._lock_out(last=last)
         except CockpitError as error:
             self._give_up(" ".join(str(error).split("\n")[:2]))
         except (OSError, sqlite3.Error) as error:
@@ -155,20 +162,26 @@ class Recorder:
         self._end()
 
     def suspend(self) -> None:
-        """Close the file until the next `write`, and give up its lock."""
+        """Close the file until the next `write`; its lock keeps this process as its owner."""
         if self._writer is not None and self._writer.is_open:
             try:
                 self._writer.suspend()
             except sqlite3.Error as error:
                 self._report_trouble(f"{error}; it continues when that is over")
                 self._writer.close()
-            self._lock.release()
+            self._lock.suspend()
 
     def _write(self, *, last: bool) -> None:
         if self._writer is None and self._only_continue and not _is_unfinished(self.path):
             self._drop()
             return
         writer = self._opened()
+        if self._is_locked_out:
+            self._is_locked_out = False
+            waiting = [self._inbox.popleft() for _ in range(len(self._inbox))]
+            joined = with_joined_logs(waiting)
+            self._inbox.extendleft(reversed(joined))
+            self._thread.release(_weight(waiting) - _weight(joined))
         while self._inbox:
             event, when_s, taken_s = self._inbox.popleft()
             self._uncommitted_weight += weight_of(event)
@@ -187,12 +200,31 @@ class Recorder:
     def _opened(self) -> Writer:
         if self._writer is None:
             paths.make_private(self.path.parent)
-            self._lock.take()
+            self._take_lock()
             self._writer = Writer(self.path)
         elif not self._writer.is_open:
-            self._lock.take()
+            self._take_lock()
             self._writer.reopen()
         return self._writer
+
+    def _take_lock(self) -> None:
+        self._lock.take(1 if self._is_locked_out else LOCK_TRIES)
+
+    def _lock_out(self, *, last: bool) -> None:
+        """Wait for the end of the other recorder, unless this is the `last` write."""
+        why = "another cockpit is recording it already"
+        if last:
+            self._give_up(why)
+            return
+        self._report_trouble(why)
+        self._is_locked_out = True
+        self._next_try_s = time.monotonic() + RETRY_EVERY_S
+        now_s = self._clock()
+        while self._inbox and abs(now_s - self._inbox[0][2]) > OTHERS_LAG_S:
+            event, _, taken_s = self._inbox.popleft()
+            # The file has it; the filter learns the job of the run, and each state.
+            self._put(None, self._filter.kept(event, taken_s), None)
+            self._thread.release(weight_of(event))
 
     def _end(self) -> None:
         try:
@@ -219,10 +251,13 @@ class Recorder:
             self._reported_lost = 10 * self.dropped
             self._on_message(f"The recording of run {self._run} lost {self.dropped} events.")
 
-    def _put(self, writer: Writer, events: Iterator[Event], when_s: float | None) -> None:
+    def _put(self, writer: Writer | None, events: Iterator[Event], when_s: float | None) -> None:
+        """`writer`: None to forget them."""
         try:
             for event in events:
-                writer.put(event, min(event.at_s, self._clock()) if when_s is None else when_s)
+                moment_s = min(event.at_s, self._clock()) if when_s is None else when_s
+                if writer is not None:
+                    writer.put(event, moment_s)
         except (AttributeError, TypeError, ValueError):
             # One event that does not match the model must not lose those that follow it.
             self.dropped += 1
@@ -240,6 +275,10 @@ class Recorder:
             self.trouble = why
             if self._on_message is not None:
                 self._on_message(f"Run {self._run} is not being recorded: {why}.")
+
+
+def _weight(waiting: Iterable[Waiting]) -> int:
+    return sum(weight_of(event) for event, _, _ in waiting)
 
 
 def _is_unfinished(path: Path) -> bool:

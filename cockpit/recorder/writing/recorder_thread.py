@@ -116,12 +116,16 @@ class RecorderThread:
             self._write_one(recorder)
         for recorder in opened:
             self._write_one(recorder)
-        for recorder in waiting[:OPENED_IN_A_TURN]:
+        left = OPENED_IN_A_TURN
+        for recorder in waiting:
+            if not left:
+                break
             while len(opened) >= OPEN_FILES:
                 opened.pop(0).suspend()
             self._write_one(recorder)
-            if recorder.is_open:
+            if recorder.is_open:  # not one whose run another cockpit records
                 opened.append(recorder)
+                left -= 1
 
     def _write_one(self, recorder: Writing) -> None:
         if not _guarded(recorder.write):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from msgspec import Struct, field
@@ -25,6 +25,10 @@ OVERLAP_S = 10.0
 LOG_BATCHES = 200
 """How far back the end of a log is searched."""
 LAST_LINES = 5
+
+
+Waiting = tuple[Event, float, float]
+"""An event that is not written yet, its moment, and when it was taken."""
 
 
 def is_streamed(event: Event) -> bool:
@@ -78,6 +82,26 @@ class ResumeIndex(Struct):
                 rest = lines[at + len(end) :]
                 return replace(event, lines=rest) if rest else None
         return event
+
+
+def with_joined_logs(waiting: Sequence[Waiting]) -> list[Waiting]:
+    """Make one event of all waiting lines of a log, at the place of the last.
+
+    The file may have any of them, and `unread` looks for them only in the first event of a log.
+    """
+    logs: dict[str, list[str]] = {}
+    for event, _, _ in waiting:
+        if isinstance(event, LogLines):
+            logs.setdefault(event.stream, []).extend(event.lines)
+    joined = []
+    for event, when_s, taken_s in reversed(waiting):
+        if isinstance(event, LogLines):
+            lines = logs.pop(event.stream, None)
+            if lines is None:
+                continue
+            event = replace(event, lines=tuple(lines))
+        joined.append((event, when_s, taken_s))
+    return joined[::-1]
 
 
 def _without_moment(line: str) -> str:

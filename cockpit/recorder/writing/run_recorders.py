@@ -53,7 +53,8 @@ class Past:
         self.events.append(event)
         self._weight += weight_of(event)
         if self._weight > PAST_WEIGHT:
-            self.events = [each for each in self.events if run_of(each) not in self.ended()]
+            ended = self.ended()
+            self.events = [each for each in self.events if run_of(each) not in ended]
             self._weight = sum(map(weight_of, self.events))
 
     def is_over(self, event: Event | None, now_s: float) -> bool:
@@ -264,15 +265,19 @@ class RunRecorders:
 
     def _prune(self) -> None:
         try:
-            removed = self.library.prune(self.limits, self._clock)
+            # By the clock of this host, as the files' times: a cluster's may be years ahead.
+            pruned = self.library.prune(self.limits)
         except OSError as error:
             self._report(f"Old recordings cannot be removed: {error}.")
             return
-        if removed:
+        if removed := pruned.removed:
             names = ", ".join(path.stem for path in removed[:3]) + (
                 ", …" if len(removed) > 3 else ""
             )
             self._report(f"Deleted {len(removed)} recordings (retention limit): {names}.")
+        if errors := pruned.errors:
+            more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+            self._report(f"Old recordings cannot be removed: {errors[0]}{more}.")
 
     def _report(self, line: str) -> None:
         if self._on_message is not None:

@@ -16,6 +16,8 @@ LOG_BELOW = 0.15
 """It does when half of the values lie below this part of a linear axis."""
 LEAST_SPAN = 0.04
 """Of the values: less would show noise as if it were news."""
+LARGEST, SMALLEST = 1e300, 1e-300
+"""Ends of an axis: the arithmetic of its ticks has to stay within what a float can hold."""
 _LEVELS = (Kind.BYTES, Kind.PERCENT, Kind.WATTS)
 """How full or busy something is: always drawn from zero."""
 _FROM_ZERO = (*_LEVELS, Kind.RATE, Kind.SECONDS)
@@ -45,8 +47,9 @@ def value_axis(low: float, high: float, kind: Kind, *, log: bool = False, parts:
 
     Values with a natural zero begin there, unless far from it.
     """
+    low, high = (min(LARGEST, max(-LARGEST, value)) for value in (low, high))
     if log and low > 0:
-        return _log_axis(low, high, kind)
+        return _log_axis(max(low, SMALLEST), max(high, SMALLEST), kind)
     if low >= 0 and (kind in _LEVELS or (kind in _FROM_ZERO and low < 0.7 * high)):
         low = 0.0
     least = (LEAST_SPAN if kind in _FROM_ZERO else LEAST_SPAN / 10) * abs(high)

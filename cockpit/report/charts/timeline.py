@@ -1,11 +1,11 @@
-"""Inline SVG: the phases of each attempt as bars over time, and a stacked bar of shares."""
+"""Inline SVG: phases as bars over time, and a stacked bar of shares."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from cockpit.format import duration
+from cockpit.format import duration, plural
 from cockpit.plot.points import gaps
 from cockpit.report import values
 from cockpit.report.charts import axis, svg
@@ -56,8 +56,9 @@ def timeline_svg(timeline: Timeline, marks: Sequence[Mark] = ()) -> str:
                 [[(place - 4, 3), (place + 4, 3), (place, 11), (place - 4, 3)]], "s full"
             )
             parts.append(svg.group("m drill", f"drill: {mark.label}", drawn))
-    seen = f"{len(lanes)} attempts over {duration(timeline.end_s - timeline.begin_s)}."
-    return svg.picture(WIDTH, height, "Phases by attempt", seen, parts)
+    took = duration(timeline.end_s - timeline.begin_s)
+    seen = f"{plural(len(lanes), timeline.lane)} over {took}."
+    return svg.picture(WIDTH, height, f"Phases by {timeline.lane}", seen, parts)
 
 
 def shares_svg(shares: Shares) -> str:
@@ -108,11 +109,13 @@ def bounds(line: Line) -> tuple[float, float]:
 
 
 def _level(value: float, low: float, high: float, *, log: bool) -> int:
-    if not high > low:
-        return len(BARS) // 2
-    if log:
+    if log and high > low:
         value, low, high = math.log(value), math.log(low), math.log(high)
-    return min(len(BARS) - 1, int((value - low) / (high - low) * len(BARS)))
+    # Of halves: the difference of two large values may be infinite.
+    half_span = high / 2 - low / 2
+    if not half_span > 0:
+        return len(BARS) // 2
+    return min(len(BARS) - 1, int((value / 2 - low / 2) / half_span * len(BARS)))
 
 
 def _means(line: Line, chart: Chart, cells: int) -> list[float | None]:
@@ -127,7 +130,7 @@ def _means(line: Line, chart: Chart, cells: int) -> list[float | None]:
             sums[cell].append(value)
     for cell, inside in enumerate(sums):
         if inside:
-            means[cell] = math.fsum(inside) / len(inside) if _all_finite(inside) else math.nan
+            means[cell] = _mean(inside) if _all_finite(inside) else math.nan
     _fill(means, line, chart, width)
     return means
 
@@ -146,3 +149,10 @@ def _fill(means: list[float | None], line: Line, chart: Chart, width: float) -> 
 
 def _all_finite(values: Sequence[float]) -> bool:
     return all(map(math.isfinite, values))
+
+
+def _mean(values: Sequence[float]) -> float:
+    try:
+        return math.fsum(values) / len(values)
+    except OverflowError:
+        return math.fsum(value / len(values) for value in values)

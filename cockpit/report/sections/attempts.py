@@ -122,7 +122,7 @@ def phases(run: RunView) -> Section:
     )
     columns = (
         Column("phase", Kind.LABEL),
-        Column("duration_s", Kind.SECONDS, "in all"),
+        Column("duration_s", Kind.SECONDS, "total"),
         Column("share_percent", Kind.PERCENT, "share"),
         Column("times", Kind.COUNT),
     )
@@ -205,5 +205,8 @@ def _newest(items: Sequence[T], limit: int, what: str) -> tuple[Sequence[T], str
     if len(items) <= limit:
         return items, ""
     left_out = len(items) - limit
-    note = f"{left_out:,} of {len(items):,} {what} are left out, after the first."
+    note = (
+        f"{left_out:,} of {len(items):,} {what} are omitted: the first and the newest "
+        f"{limit - 1} are shown."
+    )
     return (items[0], *items[len(items) - limit + 1 :]), note

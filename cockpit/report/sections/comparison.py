@@ -39,7 +39,7 @@ def compared(store: Store, run: RunView, past: Sequence[RunSummary]) -> Section:
                 lambda s: s.efficiency_percent,
             ),
         )
-        note = "Throughput a rank, of that of the fewest ranks."
+        note = "Throughput per rank, relative to the smallest number of ranks."
         blocks.append(table("scaling", columns, scales, "By number of ranks", note))
     return Section("compared", "Comparison with other runs", tuple(blocks))
 
@@ -50,7 +50,10 @@ def _sentence(this: RunSummary, others: Sequence[RunSummary]) -> str:
         it.samples_per_s for it in others if it.world_size == this.world_size and it.samples_per_s
     ]
     if not rates or not this.samples_per_s:
-        return "None of them has as many ranks and a throughput: there is nothing to measure it by."
+        return (
+            "None of them has the same number of ranks and a recorded throughput: there is no "
+            "baseline."
+        )
     middle = median(rates)
     sigma = max(spread(rates, middle), LEAST_SPREAD * middle)
     percent = 100 * (this.samples_per_s / middle - 1)
@@ -59,7 +62,8 @@ def _sentence(this: RunSummary, others: Sequence[RunSummary]) -> str:
     normal = "within what is normal" if abs(away) <= 3 else "more than chance explains"
     return (
         f"Throughput is {values.number(abs(percent), 2)} % {side} the median of the {len(rates)} of"
-        f" them with as many ranks: {values.number(abs(away), 2)} robust sigmas, {normal}"
+        f" them with the same number of ranks: {values.number(abs(away), 2)} robust sigmas, "
+        f"{normal}"
         f" (3 are; sigma is 1.4826 times the median absolute deviation, at least 2 %)."
     )
 

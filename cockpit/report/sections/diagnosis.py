@@ -48,8 +48,8 @@ def goodput_section(found: Goodput | None, spent: Cost | None) -> Section:
     )
     currency = f", {spent.currency}" if spent is not None and spent.currency else ""
     columns = (
-        Column("cause", Kind.LABEL, "time was"),
-        Column("duration_s", Kind.SECONDS, "in all"),
+        Column("cause", Kind.LABEL, "category"),
+        Column("duration_s", Kind.SECONDS, "total"),
         Column("share_percent", Kind.PERCENT, "share"),
         Column("lost_gpu_hours", Kind.NUMBER, "GPU-hours lost"),
         *([Column("cost", Kind.NUMBER, f"cost{currency}")] if per_hour else []),
@@ -94,7 +94,7 @@ def bottleneck_section(run: RunView) -> Section:
 NOTES = (
     "Curves of the run are means over its ranks, or their sums if the title states it; the band is"
     " from the 10th to the 90th percentile of the ranks. Curves are bounded: the newest part"
-    " of a long one is whole, the past is thinned evenly, by means of neighbours. Medians and"
+    " of a long one is whole, the past is thinned evenly, by means of neighbors. Medians and"
     " percentiles of key numbers are over time, while the run was RUNNING. A number without a"
     " source is left out or a dash, never a zero. Times are UTC, and since the start of the run."
 )

@@ -61,7 +61,9 @@ def events(store: Store, run: RunView) -> Section:
         for at_s, kind, name, reason, message, warning in kept
     )
     left_out = len(found) - len(kept)
-    note = f"{left_out:,} of {len(found):,} are left out, warnings last." if left_out else ""
+    note = (
+        f"{left_out:,} of {len(found):,} are omitted; warnings are kept first." if left_out else ""
+    )
     columns = (
         Column("at_s", Kind.MOMENT, "at"),
         Column("severity", Kind.LABEL, ""),

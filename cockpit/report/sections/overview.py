@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from cockpit.format import duration
+from cockpit.format import duration, plural
+from cockpit.model.alert import Severity
 from cockpit.model.run import RunState
 from cockpit.plot import points
 from cockpit.report import values
@@ -54,23 +55,25 @@ def verdict(
         RunState.ERRORED: f"Failed after {took}",
         RunState.ABORTED: f"Aborted after {took}",
     }.get(run.state)
+    unknown = run.state is RunState.UNKNOWN
     if how is None and left:
-        how = f"The recording ends after {took}, before the end of the run, which was {doing}"
+        was = "whose state was unknown" if unknown else f"which was {doing}"
+        how = f"The recording ends after {took}, before the end of the run, {was}"
     elif how is None:
-        how = f"Still {doing} after {took}"
+        how = f"State unknown after {took}" if unknown else f"Still {doing} after {took}"
     if run.state in (RunState.ERRORED, RunState.ABORTED) and run.message:
         how += f": {values.text(run.message, 160).rstrip('.')}"
     parts = []
     if (step := step_of(run)) is not None:
-        parts.append(f"{step:,} steps")
+        parts.append(plural(step, "step"))
     losses = _losses(run).values
     if losses:
         first, last = (values.shown(value, Kind.NUMBER) for value in (losses[0], losses[-1]))
         parts.append(f"loss {first} → {last}")
     if len(run.attempts) > 1:
-        parts.append(f"{len(run.attempts)} attempts")
+        parts.append(plural(len(run.attempts), "attempt"))
     if (lost := sum(steps_lost(run).values())) > 0:
-        parts.append(f"{lost:,} steps repeated")
+        parts.append(f"{plural(lost, 'step')} repeated")
     if goodput_percent is not None:
         parts.append(f"goodput {values.shown(goodput_percent, Kind.PERCENT)}")
     return how + ("; " + ", ".join(parts) if parts else "") + ".", tone
@@ -81,8 +84,9 @@ def _tone(store: Store, run: RunView) -> Tone:
         return Tone.BAD
     if not run.state.is_over:
         return Tone.GOING
-    critical = any(view.alert.finding.run_id == run.id for view in store.alerts.values())
-    return Tone.MIXED if critical or len(run.attempts) > 1 else Tone.GOOD
+    findings = (view.alert.finding for view in store.alerts.values())
+    warned = any(f.run_id == run.id and f.severity is not Severity.INFO for f in findings)
+    return Tone.MIXED if warned or len(run.attempts) > 1 else Tone.GOOD
 
 
 def key_numbers(run: RunView, goodput_percent: float | None) -> Facts:
@@ -99,8 +103,8 @@ def key_numbers(run: RunView, goodput_percent: float | None) -> Facts:
         Fact("checkpoints", run.checkpoint_count, Kind.COUNT),
         _over_time(run, "tokens_per_s", Kind.RATE, "tokens"),
         _over_time(run, "mfu_percent", Kind.PERCENT, "MFU"),
-        _over_time(run, "gpu_utilization_percent", Kind.PERCENT, "GPU utilisation"),
-        Fact("rank_samples", run.samples_seen, Kind.COUNT, "records", "one a rank and tick"),
+        _over_time(run, "gpu_utilization_percent", Kind.PERCENT, "GPU utilization"),
+        Fact("rank_samples", run.samples_seen, Kind.COUNT, "records", "one per rank and tick"),
     ]
     return Facts(tuple(fact for fact in facts if fact.value is not None), large=True)
 

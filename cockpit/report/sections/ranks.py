@@ -54,7 +54,8 @@ def ranks(run: RunView, scores: Mapping[int, float] | None = None) -> Section:
         else:
             blocks.append(Text(f"None of the {len(seen):,} ranks stands out."))
     text = (
-        "Each number is the median over what is kept of the rank's curve; step and loss the last."
+        "Each number is the median of the recorded part of the rank's curve; step and loss "
+        "are the last values."
     )
     blocks.append(Text(text))
     return Section("ranks", "Ranks", tuple(blocks))

@@ -15,9 +15,9 @@ import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote, urlencode, urlsplit
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from msgspec import Struct
 
@@ -112,6 +112,8 @@ class Response:
 _kept: WeakKeyDictionary[asyncio.AbstractEventLoop, list[_Connection]] = WeakKeyDictionary()
 """Connections without a request: those of all clients of a loop. The API server and the dashboard
 behind its proxy are one origin, and a TLS handshake takes as long as a request."""
+_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakSet[Pool]] = WeakKeyDictionary()
+"""Other clients of a loop, which `close_all` closes too."""
 
 
 class Client:
@@ -175,6 +177,25 @@ class Client:
                 kept_now.append(connection)
             else:
                 connection.close()
+
+
+class Pool(Protocol):
+    """Connections of another client, such as httpx."""
+
+    async def aclose(self) -> None: ...
+
+
+def close_with_loop(pool: Pool) -> None:
+    """Let `close_all` close the pool too, unless it does not exist any more by then."""
+    _pools.setdefault(asyncio.get_running_loop(), WeakSet()).add(pool)
+
+
+async def close_all() -> None:
+    """Close the kept connections of this loop, which is about to end: they would keep it alive."""
+    for connection in _kept.pop(asyncio.get_running_loop(), ()):
+        await connection.aclose()
+    for pool in tuple(_pools.pop(asyncio.get_running_loop(), ())):
+        await pool.aclose()
 
 
 def _kept_here() -> list[_Connection]:

@@ -55,6 +55,8 @@ class _Asked(Struct):
     next_s: float
     """Both by the monotonic clock."""
     tries: int = 0
+    has_alerts: bool = False
+    """Whether its past alerts are read, or the server has refused them."""
     done: bool = False
     why_not: str = ""
 
@@ -152,12 +154,16 @@ class PrometheusSource(PollingSource):
             asked.tries += 1
             asked.next_s = self._monotonic() + PRESENCE_S
             try:
-                if asked.tries == 1 and (alerts := await self._past_alerts(client, run, server_s)):
-                    yield PastAlertsLoaded(
-                        at_s=self._clock(), source=self.name, run_id=run.id, alerts=alerts
-                    )
+                if not asked.has_alerts:
+                    alerts = await self._past_alerts(client, run, server_s)
+                    asked.has_alerts = True
+                    if alerts:
+                        yield PastAlertsLoaded(
+                            at_s=self._clock(), source=self.name, run_id=run.id, alerts=alerts
+                        )
                 curves = await self._history(client, run, selector, server_s)
             except AnswerError as error:  # such as a query that is too much for the server
+                asked.has_alerts = True
                 asked.why_not = f"no history of run {run.name or run.id}: {error}"
                 asked.done = asked.tries >= TRIES
                 continue

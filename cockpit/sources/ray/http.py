@@ -164,14 +164,32 @@ class Http:
     ) -> bytes:
         """The answer's body. Raises AnswerError when it is larger than the limit."""
         route = await self._ask_route()
-        sent = _checked(route)
         timeout_s = timeout_s or self._timeout_s
+        try:
+            return await self._fetch(route, method, path, params, body, headers or {}, timeout_s)
+        except NotAllowedError as error:
+            refusal = error  # beyond this block, so that it is not the reason of a later error
+        # What was refused was not executed, so that a change may be sent again too.
+        route = await self._renewed_route(route, refusal)
+        return await self._fetch(route, method, path, params, body, headers or {}, timeout_s)
+
+    async def _fetch(
+        self,
+        route: DashboardRoute,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        timeout_s: float,
+    ) -> bytes:
+        sent = _checked(route)
         began_s = time.monotonic()
         with self._explained(route, path):
             async with (
                 asyncio.timeout(max(self._whole_s, 2 * timeout_s)),
                 self._open(
-                    route, method, path, params, body, {**(headers or {}), **sent}, timeout_s
+                    route, method, path, params, body, {**headers, **sent}, timeout_s
                 ) as response,
             ):
                 date = response.headers.get("date", "")
@@ -191,16 +209,36 @@ class Http:
         counts as idle too.
         """
         route = await self._ask_route()
-        sent = _checked(route)
+        refusal: NotAllowedError | None = None
         async with AsyncExitStack() as stack:
-            with self._explained(route, path):
-                response = await stack.enter_async_context(
-                    self._open(route, "GET", path, params, None, sent, idle_s)
-                )
-                if not response.is_success:
-                    text = (await bounded_body.beginning(response)).decode(errors="replace")
-                    raise _refused(route, path, response.status_code, text)
+            try:
+                response = await self._begin(stack, route, path, params, idle_s)
+            except NotAllowedError as error:
+                refusal = error
+            if refusal is not None:
+                await stack.aclose()
+                route = await self._renewed_route(route, refusal)
+                response = await self._begin(stack, route, path, params, idle_s)
             yield self._chunks(route, path, response)
+
+    async def _begin(
+        self,
+        stack: AsyncExitStack,
+        route: DashboardRoute,
+        path: str,
+        params: Mapping[str, str],
+        idle_s: float | None,
+    ) -> bounded_body.Response:
+        """The response of a stream, which is open until the stack is closed."""
+        sent = _checked(route)
+        with self._explained(route, path):
+            response = await stack.enter_async_context(
+                self._open(route, "GET", path, params, None, sent, idle_s)
+            )
+            if not response.is_success:
+                text = (await bounded_body.beginning(response)).decode(errors="replace")
+                raise _refused(route, path, response.status_code, text)
+            return response
 
     async def _chunks(
         self, route: DashboardRoute, path: str, response: bounded_body.Response
@@ -213,6 +251,15 @@ class Http:
         if self._route is None:
             self._route = await self._route_of()
         return self._route
+
+    async def _renewed_route(
+        self, refused: DashboardRoute, error: NotAllowedError
+    ) -> DashboardRoute:
+        """The route after a refusal: a token may have expired. Raises `error` if it is the same."""
+        route = await self._ask_route()
+        if (route.headers, route.tls) == (refused.headers, refused.tls):
+            raise error
+        return route
 
     def _open(
         self,
@@ -271,6 +318,8 @@ class Http:
     def _client(self, route: DashboardRoute) -> httpx.AsyncClient:
         import httpx
 
+        from cockpit.sources.http import client
+
         secure = urlsplit(route.base_url).scheme == "https"
         environment = _uses_environment(route)
         way = _Way(environment, secure, route.tls, route.socket_path, route.proxy)
@@ -292,6 +341,7 @@ class Http:
                 limits=limits,
                 headers=HEADERS,
             )
+            client.close_with_loop(found)  # several sources share it, and none of them ends it
         return found
 
     @contextmanager

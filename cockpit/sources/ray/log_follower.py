@@ -86,6 +86,8 @@ class Follower:
         self._poll_s, self._idle_s = poll_s, idle_s
         self._backoff = backoff or Backoff()
         self._given = _Given()
+        self._given_of = ("", "")
+        """The file that was read last: its node and its name."""
 
     async def batches(self) -> AsyncGenerator[Batch | Trouble, None]:
         """Yield lines as they are written, until the writer has ended and all lines were yielded.
@@ -100,6 +102,8 @@ class Follower:
                 file = await self._locate()
                 last = file.over or not self._follow
                 if file.node_id:
+                    if _place(file) != self._given_of:
+                        self._given_of, self._given = _place(file), _Given()
                     async with aclosing(self._rest(file) if last else self._live(file)) as reading:
                         async for batch in reading:
                             self._backoff.worked()
@@ -150,12 +154,13 @@ class Follower:
             yield tuple(tail)
 
     async def _live(self, file: LogFile) -> AsyncGenerator[Batch, None]:
-        """Lines as they are written, until the stream or the writer ends."""
+        """Lines as they are written, until the stream or the writer ends, or the writer moves."""
         if self._tail_lines is not None and not self._given.lines:
             async for lines in self._rest(file):
                 yield lines
         seen = _Given()
         asked_s = last_update_s = time.monotonic()
+        has_moved = False
         step: asyncio.Task[list[bytes] | None] | None = None
         async with self._dashboard.stream_log(
             file.node_id, file.name, idle_s=self._idle_s, limit_bytes=LINE_LIMIT_BYTES + 1
@@ -177,8 +182,11 @@ class Follower:
                         raise _ReplacedError
                     if now_s - asked_s >= self._poll_s:
                         asked_s = now_s
-                        if (await self._locate()).over:
+                        now = await self._locate()
+                        # Moved for a whole poll: what was written last has arrived.
+                        if now.over or (has_moved and _place(now) != _place(file)):
                             return
+                        has_moved = _place(now) != _place(file)
                         yield ()
             finally:
                 if step is not None:
@@ -204,6 +212,10 @@ class Follower:
 async def _next(batches: AsyncGenerator[list[bytes], None]) -> list[bytes] | None:
     """A coroutine, so that it can be a task; None at the end."""
     return await anext(batches, None)
+
+
+def _place(file: LogFile) -> tuple[str, str]:
+    return file.node_id, file.name
 
 
 def _missing(file: LogFile, error: MissingError) -> MissingError:

@@ -28,7 +28,10 @@ def rank_log(
         for run in runs:
             if job and run.submission_id and run.submission_id != job:
                 continue
-            for worker in run.attempts[-1].workers if run.attempts else ():
+            workers = run.attempts[-1].workers if run.attempts else ()
+            if not workers and not run.state.is_over:
+                return LogFile("", "")  # a new attempt whose ranks are not placed yet
+            for worker in workers:
                 if worker.rank == rank and worker.log_file:
                     return LogFile(worker.node_id, worker.log_file, run.state.is_over)
             why = "Its run has no such rank now, or Ray has not reported its log file."

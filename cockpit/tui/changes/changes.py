@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from cockpit.insight.waiting.advice import resized_in_queue
 from cockpit.model.cluster import ClusterHealth, is_protected
 from cockpit.model.error import CockpitError, NotAllowedError, UsageError
@@ -18,10 +20,12 @@ from cockpit.model.text import one_line
 from cockpit.tui.app_base import AppBase
 from cockpit.tui.dialogs.confirm import Confirm
 from cockpit.tui.dialogs.launch import Launch, Order
+from cockpit.tui.keys import shown_key
 
 if TYPE_CHECKING:
     from cockpit.actions.drills import DrillActions
     from cockpit.launch.flags import Launchable
+    from cockpit.launch.folder import Folder
     from cockpit.preflight.finding import Finding
 
 
@@ -31,7 +35,8 @@ async def scale(app: AppBase, group: str, replicas: str) -> None:
     current = app.store.groups.get(group)
     if current is None:
         names = ", ".join(app.store.groups) or "none yet"
-        raise UsageError(f"There is no worker group {group!r}.", f"Groups: {names}.")
+        what = f"There is no worker group {group!r}." if group else "No worker group is selected."
+        raise UsageError(what, f"Groups: {names}.")
     plan = plan_scale(current, wanted_replicas(replicas, current))
     if plan.after is None or plan.after == plan.before:
         raise UsageError(
@@ -58,7 +63,7 @@ async def stop(app: AppBase, job_id: str) -> None:
         confirmation(app, "Stop this job?", [x for x in lines if x], "Stop")
     ):
         await app.submit(actions.stop_job(job_id, uid=job.rayjob_uid if job else ""))
-        app.notify(f"{job_id} is being stopped.", title="Stopping", markup=False)
+        app.notify(f"Job {job_id}.", title="Stopping", markup=False)
 
 
 async def resume(app: AppBase, job_id: str) -> None:
@@ -77,7 +82,7 @@ async def delete(app: AppBase, job_id: str) -> None:
     lines += _of_rayjob(job)
     if await app.push_screen_wait(confirmation(app, "Delete this job?", lines, "Delete")):
         await app.submit(actions.delete_job(job_id, uid=job.rayjob_uid if job else ""))
-        app.notify(f"{job_id} is deleted.", title="Deleted", markup=False)
+        app.notify(f"Job {job_id} and its log.", title="Deleted", markup=False)
 
 
 def _of_rayjob(job: Job | None) -> list[str]:
@@ -105,8 +110,10 @@ async def launch(app: AppBase, chosen: str = "") -> None:
     while (order := await app.push_screen_wait(form)) is not None:
         try:
             made = await asyncio.to_thread(actions.order, *described(order))
-            if made.spec.directory is not None and not await _is_uploaded(app, made):
-                return
+            if (uploads := await asyncio.to_thread(made.spec.chosen)) is not None:
+                if not await _is_uploaded(app, made, uploads):
+                    return
+                made = replace(made, spec=replace(made.spec, uploads=uploads))
             app.notify(f"Launching {order.title} …", timeout=3, markup=False)
             job_id = await app.submit(actions.launch_order(made))
         except UsageError as error:  # the input is kept, to be corrected
@@ -130,13 +137,11 @@ def described(order: Order) -> tuple[str, Mapping[str, str], str, str]:
     return order.name, order.settings, order.via, order.flags
 
 
-async def _is_uploaded(app: AppBase, made: Launchable) -> bool:
+async def _is_uploaded(app: AppBase, made: Launchable, uploads: Folder) -> bool:
     """Ask before the folder of a command is uploaded."""
-    from cockpit.launch.folder import folder, summary
+    from cockpit.launch.folder import summary
 
-    assert made.spec.directory is not None
-    chosen = await asyncio.to_thread(folder, made.spec.directory)
-    lines = [f"Launch {made.spec.shown_command}.", *summary(chosen)]
+    lines = [f"Launch {made.spec.shown_command}.", *summary(uploads)]
     return await app.push_screen_wait(Confirm("Launch this command?", lines, "Launch"))
 
 
@@ -176,7 +181,8 @@ async def leave(app: AppBase) -> None:
     drill = app.conducting
     if drill is not None:
         lines.append(f"The drill {drill.name} is running: it is aborted and undone.")
-    if lines and not await app.push_screen_wait(Confirm("Quit?", lines, "Quit", again="q")):
+    again = shown_key("quit")
+    if lines and not await app.push_screen_wait(Confirm("Quit?", lines, "Quit", again=again)):
         return
     if drill is not None and app.conducting is drill:
         drill.abort()

@@ -5,7 +5,7 @@ Coroutines for `AppBase.attempt`, as those of `cockpit.tui.changes.changes`.
 
 from __future__ import annotations
 
-from cockpit.format import plural
+from cockpit.format import plural, verb
 from cockpit.insight.waiting.advice import owned_by_queue
 from cockpit.model.cluster import ClusterHealth
 from cockpit.model.error import UsageError
@@ -17,11 +17,12 @@ from cockpit.tui.views.nodes.rows import OnNode, on_nodes
 
 async def suspend(app: AppBase, suspended: bool | None = None) -> None:
     """Delete all pods, or create them again; None toggles."""
-    actions = allowed(app, "suspend", "Nothing was suspended.")
-    store, name = app.store, app.store.ref.name if app.store.ref else ""
-    uid = store.uid
+    store, ref = app.store, app.view_state().ref  # known before the cluster has sent its data
+    name, uid = ref.name if ref is not None else "", store.uid
     if suspended is None:
         suspended = store.health is not ClusterHealth.SUSPENDED
+    done = "suspended" if suspended else "unsuspended"
+    actions = allowed(app, "suspend", f"Nothing was {done}.")
     if suspended:
         question = confirmation(
             app, "Suspend the cluster?", _taken(store, name), "Suspend", typed=name
@@ -41,13 +42,14 @@ async def suspend(app: AppBase, suspended: bool | None = None) -> None:
 
 async def cordon(app: AppBase, name: str, cordoned: bool | None = None) -> None:
     """Cordon or uncordon the K8s node; None: toggle."""
-    actions = allowed(app, "cordon", "Nothing was cordoned.")
     node = app.store.kubernetes_nodes.get(name)
+    if cordoned is None:
+        cordoned = node is None or not node.cordoned
+    done = "cordoned" if cordoned else "uncordoned"
+    actions = allowed(app, "cordon", f"Nothing was {done}.")
     if node is None:
         names = ", ".join(sorted(app.store.kubernetes_nodes)[:10]) or "none are known"
         raise UsageError(f"There is no K8s node {name!r}.", f"K8s nodes: {names}.")
-    if cordoned is None:
-        cordoned = not node.cordoned
     if cordoned == node.cordoned:
         raise UsageError(f"{name} is {'cordoned' if cordoned else 'not cordoned'} already.")
     here = on_nodes(app.store).get(name, OnNode())
@@ -60,10 +62,10 @@ async def cordon(app: AppBase, name: str, cordoned: bool | None = None) -> None:
         lines = [f"Uncordon K8s node {name}: new pods may be placed on it again.", *_there(here)]
         question = confirmation(app, "Uncordon this K8s node?", lines, "Uncordon", destroys=False)
     if await app.push_screen_wait(question):
-        await app.submit(actions.cordon(name, cordoned))
+        await app.submit(actions.cordon(name, cordoned, uid=node.uid))
         app.notify(
             "No new pod is placed on it." if cordoned else "New pods may be placed on it.",
-            title=f"{name} is {'cordoned' if cordoned else 'open again'}",
+            title=f"{name} is {done}",
             markup=False,
         )
 
@@ -75,10 +77,13 @@ def _taken(store: Store, name: str) -> list[str]:
     going = [job for job in store.jobs.values() if not job.status.is_over]
     if going:
         names = ", ".join(job.id for job in going[:3]) + (" …" if len(going) > 3 else "")
-        lines.append(f"{plural(len(going), 'job')} running on it ends: {names}.")
+        lines.append(f"{plural(len(going), 'running job')} {verb(len(going), 'end')}: {names}.")
     runs = [run.name or run.id for run in store.runs.values() if not run.state.is_over]
     if runs:
-        lines.append(f"Run {', '.join(runs)} ends; it can resume from its last checkpoint.")
+        lines.append(
+            f"{plural(len(runs), 'run')} {verb(len(runs), 'end')}: {', '.join(runs)}. A run can "
+            "resume from its last checkpoint."
+        )
     lines += owned_by_queue(store, suspended=True)
     lines.append("Data that exists only in the pods is lost: logs, files, Ray's list of jobs.")
     return lines

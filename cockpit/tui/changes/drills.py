@@ -25,6 +25,7 @@ from cockpit.tui.commands import drill_form
 from cockpit.tui.commands.drill_form import DrillForm
 from cockpit.tui.dialogs.confirm import Confirm
 from cockpit.tui.dialogs.drill import DrillDialog
+from cockpit.tui.keys import NUMBERS, shown_key
 from cockpit.tui.main.current_view import Viewing
 from cockpit.tui.views.drills.catalog_rows import fault_rows
 from cockpit.tui.views.drills.dry_run import game_day_lines, preview_lines
@@ -45,7 +46,7 @@ async def choose(app: AppBase, fault: str = "", target: str = "random") -> None:
         found = [one for one in found if one[0].name == fault]
         if found[0][1]:
             why = found[0][1]
-            raise CockpitError(f"There is no {fault} on this cluster.", as_sentence(why))
+            raise CockpitError(f"Fault {fault} is not available on this cluster.", as_sentence(why))
     found.sort(key=lambda one: bool(one[1]))
     form = DrillForm(found[0][0].name, target=target)
     trouble: CockpitError | None = None
@@ -74,7 +75,7 @@ async def typed(app: AppBase, terms: Sequence[str]) -> None:
         raise UsageError(
             f"There is no fault and no game day {one_line(name, 60)!r}"
             f"{perhaps(name, (*shipped(), *NAMES))}",
-            todo="The view of drills lists them all: 6",
+            todo=f"The view of drills lists them all: {NUMBERS['drills']}",
         )
 
 
@@ -189,7 +190,8 @@ async def abort(app: AppBase) -> None:
     if going is None:
         raise CockpitError("No drill is running here.", "There is nothing to abort.")
     lines = [f"Abort {going.name}.", "Its fault is undone; its measurements are kept."]
-    if await app.push_screen_wait(Confirm("Abort the drill?", lines, "Abort", again="X")):
+    again = shown_key("abort")
+    if await app.push_screen_wait(Confirm("Abort the drill?", lines, "Abort", again=again)):
         going.abort()
         app.notify("Undoing the fault.", title="Aborting", timeout=4, markup=False)
 
@@ -201,6 +203,6 @@ def ready(app: AppBase, verb: str = "drill", what: str = "Nothing was injected."
         raise UsageError(
             f"A drill is running: {app.conducting.name}.",
             "Only one drill runs at a time, so that no other fault affects its measurement.",
-            "Wait for it, or abort it with X.",
+            f"Wait for it, or abort it with {shown_key('abort')}.",
         )
     return actions

@@ -16,6 +16,7 @@ from cockpit.tui.changes.changes import allowed
 from cockpit.tui.changes.copies import copies
 from cockpit.tui.changes.object_yaml import yaml
 from cockpit.tui.dialogs.reading import Reading
+from cockpit.tui.keys import shown_key
 from cockpit.tui.view_state import Target
 
 READING_CELLS, FRAME_CELLS = 110, 6
@@ -43,7 +44,7 @@ async def describe(app: AppBase, target: Target) -> None:
     if shown is None:
         raise CockpitError(
             f"Kubernetes has no object for {target.kind} {target.name}.",
-            todo="y shows what is known of it.",
+            todo=f"{shown_key('object')} shows what is known of it.",
         )
     answer = actions.describe(shown.kind, shown.name)
     width = min(READING_CELLS, app.size.width * 9 // 10) - FRAME_CELLS

@@ -43,6 +43,9 @@ async def open_shell(app: AppBase, pod: str) -> None:
     app.notify(f"Opening a shell in {pod} …", timeout=3, markup=False)
     columns, rows = shutil.get_terminal_size()
     terminal = await app.submit(actions.attach(pod, SHELL, tty=True, rows=rows, columns=columns))
+    if app.lent:  # the key was pressed twice: the first shell has the terminal
+        await app.submit(terminal.aclose())
+        return
     title = f"\r\nA shell in {one_line(pod)}. To return: exit, or ctrl+] three times.\r\n"
     with app.lend_terminal(), raw(KEYBOARD) as keyboard:
         os.write(SCREEN, title.encode())

@@ -25,7 +25,7 @@ def named(found: Sequence[ClusterRef], text: str, here: ClusterRef | None) -> Cl
         raise UsageError(f"There is no cluster {text!r}.", f"Clusters: {names}.")
     if len(meant) > 1:
         raise UsageError(
-            f"{text!r} could be several clusters.",
+            f"{text!r} matches several clusters.",
             ", ".join(_names(ref)[-1] for ref in meant) + ".",
         )
     return meant[0]

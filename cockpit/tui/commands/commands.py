@@ -23,6 +23,12 @@ class Command(Struct, frozen=True):
     """The types of the first arguments, for completion: `pod`, `rank`, `group`, `job`, `theme`,
     `node`, `context`, `namespace`, `cluster`, `filter`, `column`, `fault` and then its target."""
 
+    @property
+    def most_arguments(self) -> int | None:
+        """The maximum number of arguments, from `usage`; None: any number."""
+        is_open = "…" in self.usage or "TEXT" in self.usage
+        return None if is_open else len(self.usage.split()) - 1
+
 
 COMMANDS: tuple[Command, ...] = (
     *(Command(view, view, f"show {view}") for view in VIEWS),
@@ -37,8 +43,15 @@ COMMANDS: tuple[Command, ...] = (
     Command("stop", "stop JOB", "stop a job", ("job",)),
     Command("resume", "resume JOB", "submit a job again, from its last checkpoint", ("job",)),
     Command("delete", "delete JOB", "delete a job that has ended", ("job",)),
-    Command("cluster", "cluster NAME|-", "open another cluster; -: the one before", ("cluster",)),
-    Command("favorite", "favorite [CLUSTER]", "list a cluster first, or no longer", ("cluster",)),
+    Command(
+        "cluster", "cluster NAME|-", "open another cluster; - opens the previous one", ("cluster",)
+    ),
+    Command(
+        "favorite",
+        "favorite [CLUSTER]",
+        "add a cluster to the favorites, or remove it",
+        ("cluster",),
+    ),
     Command("context", "context NAME", "the clusters of a context", ("context",)),
     Command("namespace", "namespace NAME|all", "the clusters of a namespace", ("namespace",)),
     Command("suspend", "suspend", "delete all pods, keep the cluster"),
@@ -93,7 +106,7 @@ def parse(line: str) -> tuple[Command, tuple[str, ...]]:
         if len(found) != 1:
             known = ", ".join(command.name for command in found or COMMANDS)
             raise UsageError(
-                f"There is no command {name!r}." if not found else f"{name!r} could be several.",
+                f"There is no command {name!r}." if not found else f"{name!r} is ambiguous.",
                 f"Commands: {known}.",
             )
         command = found[0]

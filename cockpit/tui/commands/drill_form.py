@@ -60,7 +60,7 @@ def plan(form: DrillForm) -> DrillPlan:
         if text.strip() and text.strip() != defaults.get(name)
     }
     parameter_values(kind, given)
-    count = _whole("number of targets", form.count)
+    count = _whole("the number of targets", form.count, least=1)
     within = _number("the seconds to the first new step", form.within)
     return DrillPlan(
         name=kind.name,
@@ -72,8 +72,8 @@ def plan(form: DrillForm) -> DrillPlan:
         max_steps_lost=_whole("the steps lost", form.lost),
         seed=_whole("the seed", form.seed),
         blast_radius=checked_blast_radius(
-            _whole("maximum number of pods", form.pods),
-            _number("maximum share of a group's pods", form.share),
+            _whole("the maximum number of pods", form.pods),
+            _number("the maximum share of a group's pods", form.share),
         ),
     )
 
@@ -121,7 +121,7 @@ def _wrong(what: str) -> UsageError:
     return UsageError(what, f"Usage: {USAGE}")
 
 
-def _number(what: str, text: str) -> float | None:
+def _number(what: str, text: str, least: int = 0) -> float | None:
     text = text.strip().removesuffix("s").strip()
     if not text:
         return None
@@ -129,13 +129,16 @@ def _number(what: str, text: str) -> float | None:
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 <= value < float("inf"):
-        raise UsageError(f"{one_line(text, 40)!r} is not a number.", f"It is {what}.")
+    if not least <= value < float("inf"):
+        wrong = "too small" if 0 <= value < least else "not a number"
+        raise UsageError(f"{one_line(text, 40)!r} is {wrong}.", f"Enter {what}: {least} or more.")
     return value
 
 
-def _whole(what: str, text: str) -> int | None:
-    value = _number(what, text)
+def _whole(what: str, text: str, least: int = 0) -> int | None:
+    value = _number(what, text, least)
     if value is not None and value != int(value):
-        raise UsageError(f"{one_line(text, 40)!r} is not a whole number.", f"It is {what}.")
+        raise UsageError(
+            f"{one_line(text, 40)!r} is not a whole number.", f"Enter {what} as a whole number."
+        )
     return None if value is None else int(value)

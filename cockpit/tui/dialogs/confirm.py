@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
+from textual.events import Key
 from textual.widgets import Button, Input, Static
 
 from cockpit.tui.dialogs.dialog import Dialog
@@ -32,7 +33,7 @@ class Confirm(Dialog[bool]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,Y", "answer(True)", "Yes"),
         Binding("n,N,escape", "answer(False)", "No"),
-        Binding("q", "quit_key", "No, or yes where it asked"),
+        Binding("q", "answer(False)", "No, or yes where it asked"),
         Binding("left,right,h,l", "other", "The other answer"),
         Binding("down,j", "scroll_text(1)", "Down", show=False),
         Binding("up,k", "scroll_text(-1)", "Up", show=False),
@@ -76,12 +77,14 @@ class Confirm(Dialog[bool]):
     def on_button_pressed(self, event: Button.Pressed) -> None:
         self.dismiss(event.button.id == "yes")
 
+    def on_key(self, event: Key) -> None:
+        if self.again and self.again in (event.key, event.character):
+            event.stop()
+            self.action_answer(True)
+
     def action_answer(self, yes: bool) -> None:
         if not yes or not self.typed:
             self.dismiss(yes)
-
-    def action_quit_key(self) -> None:
-        self.action_answer(self.again == "q")
 
     def action_scroll_text(self, by: int) -> None:
         self.query_one(VerticalScroll).scroll_relative(y=by, animate=False)

@@ -159,7 +159,6 @@ class Launch(Dialog[Order | None]):
         self.app.clear_notifications()  # they would lie over it
         self.finding.cursor_blink = self.flags.cursor_blink = False
         self.query_one("#wrong").display = bool(self.wrong)
-        self._report("")
         if self.is_choosing:
             self._choose_job(self.begins_with)
         else:
@@ -182,6 +181,7 @@ class Launch(Dialog[Order | None]):
 
     def _show(self, text: str) -> None:
         """The list of this stage in place of that of the other."""
+        self._check_again()
         choosing = self.is_choosing
         self.jobs.display = choosing
         self.settings.display = self.detail.display = not choosing
@@ -236,8 +236,7 @@ class Launch(Dialog[Order | None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input is self.flags:
-            self.checked = None
-            self._report("")
+            self._check_again()
         else:
             self._fill()
 
@@ -254,6 +253,8 @@ class Launch(Dialog[Order | None]):
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         if event.option_list is self.jobs:
+            if event.option.id != self.form.chosen:
+                self._check_again()
             self.form.chosen = str(event.option.id)
         else:
             self.detail.explain(self.settings.line)
@@ -269,8 +270,7 @@ class Launch(Dialog[Order | None]):
             self.detail.edit(line)
 
     def on_settings_list_changed(self) -> None:
-        self.checked = None
-        self._report("")
+        self._check_again()
         self.detail.explain(self.settings.line)
         self._entitle()
 
@@ -330,6 +330,7 @@ class Launch(Dialog[Order | None]):
     def action_other_way(self) -> None:
         """As a job over HTTP or as a RayJob, where there is the choice."""
         if self.rayjob:
+            self._check_again()
             self.via = "rayjob" if self.via == "job" else "job"
             self.query_one("#via", Button).label = _WAYS[self.via]
 
@@ -360,6 +361,11 @@ class Launch(Dialog[Order | None]):
         self.checked = order
         self._report("Checking the pods … ctrl+s launches without waiting.")
         self.run_worker(self._preflight(self.check, order), name="preflight", exclusive=True)
+
+    def _check_again(self) -> None:
+        """Another order may be given now: the one that is being checked is not launched."""
+        self.checked = None
+        self._report("")
 
     async def _preflight(self, check: Check, order: Order) -> None:
         """Launch if no check failed; else show the findings, unless another order was given."""

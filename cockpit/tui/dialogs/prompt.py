@@ -15,7 +15,7 @@ COMMAND, FILTER, NOTE = ":", "/", "#"
 _PLACEHOLDERS = {
     COMMAND: "a command; tab completes",
     FILTER: "only lines with …",
-    NOTE: "#tag #tag and a note; enter stores them, esc leaves them",
+    NOTE: "#tag #tag and a note; enter saves, esc cancels",
 }
 
 

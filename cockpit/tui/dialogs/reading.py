@@ -64,8 +64,8 @@ class Reading(Dialog[None], ScrollKeys):
     def fill(self, text: str | Content) -> None:
         """Show this in place of what was there."""
         self.text = _clean(text) if isinstance(text, str) else text
-        if self.is_mounted:
-            self.query_one(_Text).show(self.text)
+        for place in self.query(_Text):  # none before it is composed, or once it was closed
+            place.show(self.text)
 
     def action_copy(self, key: str) -> None:
         """By OSC 52, which also reaches the terminal at the other end of an SSH connection."""

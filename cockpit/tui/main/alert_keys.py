@@ -16,6 +16,10 @@ class Alerting(Viewing):
         self._handle(None)
 
     def action_acknowledge_all(self) -> None:
+        from cockpit.tui.views.alerts.view import AlertsView
+
+        if not isinstance(self.view, AlertsView):
+            return
         for alert_id, view in self.cockpit.store.alerts.items():
             if view.acknowledged_s is None:
                 self._dispatch(alert_id, None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from cockpit.model.error import CockpitError
 from cockpit.store.selectors import current_run
-from cockpit.tui.main.current_view import Viewing
+from cockpit.tui.keys import NUMBERS
+from cockpit.tui.main.current_view import Viewing, select_pod
 
 
 class Changing(Viewing):
@@ -15,10 +16,8 @@ class Changing(Viewing):
         if target is not None and target.kind in ("pod", "rank"):
             name = target.name if target.kind == "pod" else f"rank:{target.name}"
             self.cockpit.attempt(drills.kill(self.cockpit, name))
-        elif why := self.cockpit.refusal("delete_pod"):
-            self.cockpit.trouble(CockpitError("Nothing was killed.", why))
         else:
-            self.notify("Select a pod (4) or a rank (2) first.", timeout=4)
+            self._without_target("delete_pod", "Nothing was killed.", select_pod())
 
     def action_scale_up(self) -> None:
         self._scale("+1")
@@ -65,7 +64,8 @@ class Changing(Viewing):
         if target is not None and target.kind == "node":
             self.cockpit.attempt(cluster.cordon(self.cockpit, target.name))
         else:
-            self.notify("Select a K8s node (9) first.", timeout=4)
+            todo = f"Select a K8s node ({NUMBERS['nodes']}) first."
+            self._without_target("cordon", "Nothing was cordoned.", todo)
 
     def action_shell(self) -> None:
         from cockpit.tui.changes import shell
@@ -73,4 +73,11 @@ class Changing(Viewing):
         if pod := self.pod():
             self.cockpit.attempt(shell.open_shell(self.cockpit, pod))
         else:
-            self.notify("Select a pod (4) or a rank (2) first.", timeout=4)
+            self._without_target("exec", "No shell was opened.", select_pod())
+
+    def _without_target(self, verb: str, what: str, todo: str) -> None:
+        """Report why the verb is refused here; where it is not, what to select first."""
+        if why := self.cockpit.refusal(verb):
+            self.cockpit.trouble(CockpitError(what, why))
+        else:
+            self.notify(todo, timeout=4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cockpit import format
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import UsageError
 from cockpit.store.run import RunView
@@ -25,7 +26,11 @@ async def run(screen: Viewing, line: str) -> None:
     command, text = commands.parse(line)
     first = text[0] if text else ""
     if command.takes and not first and command.name not in _MAY_BE_ALONE:
-        raise UsageError(f"{command.name} needs more.", f"Usage: {command.usage}")
+        raise UsageError(f"{command.name} needs an argument.", f"Usage: {command.usage}")
+    most = command.most_arguments
+    if most is not None and len(text) > most:
+        takes = f"at most {format.plural(most, 'argument')}" if most else "no argument"
+        raise UsageError(f"{command.name} takes {takes}.", f"Usage: {command.usage}")
     match command.name:
         case "kill":
             from cockpit.tui.changes import drills
@@ -33,7 +38,7 @@ async def run(screen: Viewing, line: str) -> None:
             await drills.kill(app, first, commands.seconds(text[1:]))
         case "scale":
             if len(text) != 2:
-                raise UsageError("scale needs more.", f"Usage: {command.usage}")
+                raise UsageError("scale takes 2 arguments.", f"Usage: {command.usage}")
             await changes.scale(app, first, text[1])
         case "drill" if first:
             from cockpit.tui.changes import drills
@@ -58,8 +63,7 @@ async def run(screen: Viewing, line: str) -> None:
 
             app.push_screen(ExperimentsPage())
         case "rank":
-            _pod_under(app, current_run(app.store), first)
-            app.push_screen(RankScreen(int(first)))
+            app.push_screen(RankScreen(_rank(current_run(app.store), first)))
         case "cluster":
             app.switch(_cluster(app, first))
         case "favorite":
@@ -113,7 +117,8 @@ def _cluster(app: AppBase, name: str) -> ClusterRef:
         return cluster_name.named(clusters(state.fleet), name, state.ref)
     found = next((ref for ref in app.memory.now.recent if ref != state.ref), None)
     if found is None:
-        raise UsageError("No other cluster was open before.", todo="See the view Fleet: 0")
+        todo = f"See the view Fleet: {keys.NUMBERS['fleet']}"
+        raise UsageError("No other cluster was open before.", todo=todo)
     return found
 
 
@@ -123,14 +128,16 @@ def _saved(screen: Viewing, name: str) -> str:
     if name not in found:
         names = ", ".join(sorted(found)) or "none"
         what = f"{keys.TITLES[screen.view_name]} has no filter {name!r}."
-        raise UsageError(what, f"Saved: {names}.", "Filter with /, then save it: keep NAME")
+        todo = f"Filter with {keys.shown_key('filter')}, then save it: keep NAME"
+        raise UsageError(what, f"Saved: {names}.", todo)
     return found[name]
 
 
 def _keep(screen: Viewing, name: str) -> None:
     text = screen.filters.get(screen.view_name, "")
     if not text:
-        raise UsageError("There is no filter to save.", todo="Filter with /, then type: keep NAME")
+        todo = f"Filter with {keys.shown_key('filter')}, then type: keep NAME"
+        raise UsageError("There is no filter to save.", todo=todo)
     screen.cockpit.remember(lambda now: now.with_filter(screen.view_name, name, text))
     title = keys.TITLES[screen.view_name]
     screen.cockpit.notify(f"Saved for {title}: filter {name}", markup=False)
@@ -180,6 +187,16 @@ async def _narrow(screen: Viewing, what: str, name: str) -> None:
     if isinstance(view := screen.view, FleetView):
         view.narrow(context, namespace)
         screen.draw_now()
+
+
+def _rank(run: RunView | None, number: str) -> int:
+    """A rank of the run, also one whose pod no longer exists. Raises UsageError."""
+    number = number.removeprefix("rank:")
+    if run is None or not number.isdecimal() or int(number) not in run.ranks:
+        known = f"The run has {format.ranks(run.ranks)}." if run and run.ranks else ""
+        todo = f"See the view Ranks: {keys.NUMBERS['ranks']}"
+        raise UsageError(f"There is no rank {number!r}.", known or "No rank is known yet.", todo)
+    return int(number)
 
 
 def _pod(app: AppBase, name: str) -> str:

@@ -7,6 +7,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from cockpit.model.text import one_line
+from cockpit.tui.keys import NUMBERS, shown_key
 from cockpit.tui.view_state import ViewState
 from cockpit.tui.views.view import View
 
@@ -31,7 +32,8 @@ def starting(state: ViewState) -> Content:
     if state.connected and not state.chosen and not state.switching:
         return Content.assemble(
             Content.styled("No cluster is chosen yet\n\n", "bold"),
-            "0 shows the fleet: every cluster of every context. enter opens one.\n",
+            f"{NUMBERS['fleet']} shows the fleet: every cluster of every context. "
+            "enter opens one.\n",
         )
     if state.failure is None:
         where = state.switching or state.cluster
@@ -54,6 +56,8 @@ def starting(state: ViewState) -> Content:
             Content.styled(f"{error.what}\n", "bold $bad"),
             Content(f"{error.why}\n" if error.why else ""),
             Content(f"{error.todo}\n" if error.todo else ""),
-            Content.styled(f"\nq quits with exit code {int(error.code)}", "$muted"),
+            Content.styled(
+                f"\n{shown_key('quit')} quits with exit code {int(error.code)}", "$muted"
+            ),
         ]
     return Content.assemble(*parts)

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from cockpit.tui.widgets.table.table import LineTable
 
 
+def select_pod() -> str:
+    """What to do where an action needs a pod."""
+    return f"Select a pod ({keys.NUMBERS['pods']}) or a rank ({keys.NUMBERS['ranks']}) first."
+
+
 class Viewing(Screen[None]):
     def __init__(self) -> None:
         super().__init__()

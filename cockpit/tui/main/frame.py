@@ -14,7 +14,7 @@ from cockpit.insight.metrics.progress import is_going
 from cockpit.insight.metrics.stall import stall
 from cockpit.store.selectors import current_run
 from cockpit.tui.app_base import AppBase, Conducting
-from cockpit.tui.keys import NUMBERS, SHORT_TITLES, TITLES, VIEWS, Key
+from cockpit.tui.keys import NUMBERS, SHORT_TITLES, TITLES, VIEWS, Key, shown_key
 from cockpit.tui.rows.text import (
     HEALTH_STYLES,
     clock,
@@ -178,7 +178,7 @@ class StatusLine(Line):
         if state.failure is not None:
             parts.append(Content.styled("● failed", "$bad"))
         elif state.switching:
-            parts.append(Content.styled(f"● on the way to {state.switching}", "$warning"))
+            parts.append(Content.styled(f"● connecting to {state.switching}", "$warning"))
         elif state.connected and not state.chosen:
             parts = [Content.styled(" No cluster is chosen yet", "bold")]
         elif not state.connected:
@@ -245,7 +245,7 @@ class DrillLine(Line):
         if found is not None:
             parts = [Content.styled(text, markup(style)) for text, style in found]
             left = Content.assemble(Content.styled(" drill ", "bold $warning"), *parts)
-            right = Content.styled("X aborts ", "$muted")
+            right = Content.styled(f"{shown_key('abort')} aborts ", "$muted")
             self.show(_spread(left, right, self.size.width or self.app.size.width))
 
 

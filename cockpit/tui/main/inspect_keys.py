@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from cockpit.store.selectors import current_run
+from cockpit.tui.main.current_view import select_pod
 from cockpit.tui.main.run_keys import ComparingRuns
 from cockpit.tui.view_state import Target
 
+_WITHOUT_OBJECT = ("cluster", "fault", "day", "drill", "hang")
+"""Kinds of targets that no object of this cluster belongs to. A selected cluster is one of the
+fleet."""
+
 
 class Inspecting(ComparingRuns):
-    async def action_open(self) -> None:
+    def action_open(self) -> None:
+        """A click on the key in the footer; enter itself is a key of the table."""
+        if (table := self.focused_table()) is not None:
+            table.action_select()
+
+    async def open_target(self) -> None:
+        """Open the selected object, where the view does not do it."""
         target = self.target()
         if target is None:
             return
@@ -52,6 +63,9 @@ class Inspecting(ComparingRuns):
             return Target("cluster", ref.name)
         if target is None:
             self.notify("Nothing is selected here.", timeout=3)
+        elif target.kind in _WITHOUT_OBJECT:
+            self.notify("There is no object to show in this view.", timeout=3)
+            return None
         return target
 
     async def action_logs(self) -> None:
@@ -80,8 +94,8 @@ class Inspecting(ComparingRuns):
         name = self.pod()
         pod = self.cockpit.store.pods.get(name)
         if pod is None:
-            self.notify("Select a pod (4) or a rank (2) first.", timeout=4)
+            self.notify(select_pod(), timeout=4)
         elif not pod.restarts:
-            self.notify(f"{name} has not restarted: it has no log before this.", markup=False)
+            self.notify(f"{name} has not restarted, so it has no previous log.", markup=False)
         else:
             await self.show_log(f"previous:{name}")

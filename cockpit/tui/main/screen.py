@@ -105,9 +105,12 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
 
     async def check_and_redraw(self, *, switched: bool) -> None:
         """Another cluster, or the first one: drop everything of the previous one."""
-        for view in self.views.values():
-            if switched and view.is_mounted:
-                view.forget()
+        if switched:
+            for view in self.views.values():
+                if view.is_mounted:
+                    view.forget()
+            for name in keys.ONE_CLUSTER:
+                self.filters.pop(name, None)
         name = "overview" if switched and self.view_name == "fleet" else self.view_name
         await self._show(name if self.cockpit.session is not None else "fleet")
 
@@ -152,7 +155,7 @@ class MainScreen(Charting, Alerting, Drilling, Inspecting, Changing):
 
     async def on_line_table_selected(self, message: LineTable.Selected) -> None:
         message.stop()
-        await self.action_open()
+        await self.open_target()
 
     async def show_log(self, stream: str) -> None:
         from cockpit.tui.views.jobs.view import JobsView

@@ -101,7 +101,7 @@ def parsed(text: str, names: Mapping[str, str], marks: Collection[str] = ()) -> 
             columns = ", ".join(sorted(set(names)))
             problem = f"there is no column {match['name']}; available: {columns}"
         elif by in _COMPARE and number(value) is None:
-            problem = f"{value} is no number to compare {match['name']} with"
+            problem = f"{value} is not a number, so {match['name']} cannot be compared with it"
         else:
             tests.append(Test(names[name], by, value))
     return Condition(tuple(tests), tuple(marked), tuple(terms), problem)

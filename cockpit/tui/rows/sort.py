@@ -17,7 +17,7 @@ HEAD_LINES = 3
 """The size of a table without its rows: the border with its title, the columns' titles, and
 padding."""
 
-_NUMBER = re.compile(r"^-?[\d,]+(\.\d+)?(e-?\d+)?")
+_NUMBER = re.compile(r"^-?\d[\d,]*(\.\d+)?(e-?\d+)?")
 _SCALE = {
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
     "ms": 1e-3, "µs": 1e-6, "m": 60.0, "h": 3600.0, "d": 86_400.0, "k": 1e3, "M": 1e6, "G": 1e9,

@@ -53,6 +53,10 @@ class TerminalDriver(LinuxDriver):
         That thread would often begin only when the event loop rests, or 5 ms later
         (`sys.getswitchinterval`).
         """
+        writer = self._writer_thread
+        if writer is None or not writer.is_alive():
+            # Another program has the terminal. The queue of an ended thread would fill up too.
+            return
         left = self._output.write_at_once(data)
         if left is not None:
             self._output.queued += 1

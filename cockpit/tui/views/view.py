@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import ClassVar
 
-from textual import events
 from textual.containers import Vertical
 from textual.widget import Widget
 from textual.widgets import Static
@@ -67,14 +66,25 @@ class View(Vertical):
             "The other views, the data and the run continue."
         )
 
-    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        self.pane = event.widget
+    def on_mount(self) -> None:
+        # Not by `DescendantFocus`: a busy widget posts it late, so that the event of the widget
+        # that has lost the focus can be the last to arrive.
+        self.watch(self.screen, "focused", self._note_focus, init=False)
+
+    def _note_focus(self, focused: Widget | None) -> None:
+        if focused is not None and self in focused.ancestors:
+            self.pane = focused
 
     def take_focus(self) -> None:
         """Back to where it was; called when the view is shown."""
         panes = self._panes()
         if panes:
             (self.pane if self.pane in panes else panes[0]).focus(scroll_visible=False)
+
+    def refocus(self) -> None:
+        """Focus a pane if none has the focus: a pane was hidden, or is shown again."""
+        if self.display and self.app.screen is self.screen and self.screen.focused is None:
+            self.take_focus()
 
     def next_pane(self) -> None:
         """The focus to the next table or log of the view."""

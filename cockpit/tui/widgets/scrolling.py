@@ -25,7 +25,8 @@ class ScrollKeys(DOMNode):
         Binding("G,end", "end(True)", "Bottom"),
     ]
 
-    def action_scroll(self, lines: int) -> None:
+    def action_scroll(self, lines: int = 1) -> None:
+        """By default down, as for a click on the key in a footer."""
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
     def action_page(self, by: int) -> None:

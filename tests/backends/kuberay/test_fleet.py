@@ -52,6 +52,20 @@ async def test_clusters_of_one_name_are_listed_with_their_namespaces(place: Plac
     assert (asleep.health, asleep.desired, asleep.gpus) == (ClusterHealth.SUSPENDED, 0, 0.0)
 
 
+async def test_cluster_that_cannot_be_read_hides_no_other(place: Place) -> None:
+    place.cluster("good")
+    groups = place.cluster("odd")["spec"]["workerGroupSpecs"]
+    resources = groups[0]["template"]["spec"]["containers"][0]["resources"]
+    resources["limits"]["memory"] = "1e999"
+    place.merge(place.path("rayclusters", "odd"), {"spec": {"workerGroupSpecs": groups}})
+    client = KubeClient(Credentials(read([place.testbed.kubeconfig]).context()))
+    try:
+        found = await list_clusters(client, place.namespace)
+    finally:
+        await client.aclose()
+    assert [row.ref.name for row in found] == ["good"]
+
+
 async def test_the_fleet_follows_what_comes_and_goes(place: Place) -> None:
     place.cluster("first")
     events = source(place.testbed.kubeconfig).events()

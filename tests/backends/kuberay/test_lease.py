@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -66,3 +67,37 @@ async def test_lease_that_was_observed_for_its_duration_is_taken(place: Place) -
         assert await backend.holder() == "ana"
         spec = place.ask("GET", PATH.format(place.namespace))["spec"]
         assert spec["leaseTransitions"] == 1
+
+
+async def test_renewal_that_was_carried_out_late_is_ours(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.ready_cluster()
+    async with place.backend() as backend:
+        await backend.hold("bob", 60.0)
+        patch = backend.client.patch
+
+        async def patch_twice(path: str, body: Any, **more: Any) -> Any:
+            await patch(path, body, **more)  # that of before, whose answer did not arrive
+            return await patch(path, body, **more)
+
+        monkeypatch.setattr(backend.client, "patch", patch_twice)
+        await backend.hold("bob", 60.0)
+        assert await backend.holder() == "bob"
+
+
+async def test_lease_that_another_takes_at_the_same_time_is_not_ours(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.ready_cluster()
+    async with place.backend() as backend:
+        await backend.hold("bob", 60.0)
+        patch = backend.client.patch
+
+        async def patch_second(path: str, body: Any, **more: Any) -> Any:
+            place.merge(path, {"spec": {"holderIdentity": "eve"}})
+            return await patch(path, body, **more)
+
+        monkeypatch.setattr(backend.client, "patch", patch_second)
+        with pytest.raises(LeaseHeldError, match="Another drill runs"):
+            await backend.hold("bob", 60.0)

@@ -97,7 +97,7 @@ async def test_selector_without_a_node_is_named(place: Place) -> None:
     with_spec(place, nodeSelector={"gpu": "h100"})
     room = rows(await read(place))["node room"]
     assert room.state is State.WARNING
-    assert "no node has the labels that its selector names" in room.found
+    assert "no node matches its node selector and tolerations" in room.found
 
 
 async def test_quota_of_the_namespace_counts_all_pods_of_the_new_cluster(place: Place) -> None:
@@ -165,7 +165,7 @@ async def test_user_without_rights_learns_what_was_not_read(place: Place) -> Non
     assert new.unread == ("ServiceAccount default",)
     found = rows(new)
     assert found["RayJob"].state is State.FAILED
-    assert found["objects"].found == "You may not read ServiceAccount default."
+    assert found["objects"].found == "You do not have permission to read ServiceAccount default."
 
 
 async def test_field_that_the_definition_lacks_is_refused_by_the_dry_run(

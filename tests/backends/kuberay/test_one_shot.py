@@ -41,6 +41,7 @@ class Client:
     def __init__(self, *workers: tuple[str, ...], error: Exception | None = None) -> None:
         self.workers, self.error = workers, error
         self.nodes_error: Exception | None = None
+        self.deleted_node = ""
         self.read: list[str] = []
         self.tables = 0
 
@@ -49,6 +50,8 @@ class Client:
         if "/nodes/" in path:
             if self.nodes_error:
                 raise self.nodes_error
+            if self.read[-1] == self.deleted_node:
+                raise KubeError("it has gone meanwhile", status=404)
             labels = {"node.kubernetes.io/instance-type": "p4d.24xlarge"}
             return {"metadata": {"name": self.read[-1], "labels": labels}}
         if "/pods/" in path:
@@ -56,6 +59,12 @@ class Client:
         if self.error and "rayclusters" in path:
             raise self.error
         return CLUSTER
+
+    async def find(self, path: str) -> Any:
+        try:
+            return await self.get(path)
+        except KubeError:
+            return None
 
     async def table(self, path: str, params: Mapping[str, str]) -> Any:
         assert params == {"labelSelector": "ray.io/cluster=trainer"}
@@ -117,6 +126,14 @@ async def test_nodes_of_the_pods_are_read_with_their_types() -> None:
     assert [(node.name, node.type) for node in listed.nodes] == [
         ("node-1", "p4d.24xlarge"), ("node-2", "p4d.24xlarge"),
     ]  # fmt: skip
+
+
+async def test_deleted_node_hides_no_other() -> None:
+    client = Client(WELL)
+    client.deleted_node = "node-1"
+    listed = (await look(client, "pods", "nodes"))[KubernetesNodesListed]
+    assert isinstance(listed, KubernetesNodesListed)
+    assert [node.name for node in listed.nodes] == ["node-2"]
 
 
 async def test_refused_nodes_are_reported_beside_the_pods() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from typing import Any
@@ -10,7 +11,10 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from cockpit.backends.kuberay.resources.rayjob import PACKAGE_LIMIT_BYTES, resource
+from cockpit.backends.kuberay.api.client import KubeClient, KubeError
+from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.kubeconfig import KubeContext
+from cockpit.backends.kuberay.resources.rayjob import PACKAGE_LIMIT_BYTES, create, resource
 from cockpit.backends.protocol import RayJobSpec
 from cockpit.model.cluster import ClusterRef
 from cockpit.model.driver import DriverResources
@@ -127,6 +131,46 @@ async def test_a_package_that_may_not_be_made_leaves_no_rayjob_behind(place: Pla
         with pytest.raises(NotAllowedError, match="configmaps"):
             await backend.create_rayjob(OWN)
     assert place.ask("GET", place.path("rayjobs"))["items"] == []
+
+
+class SlowApi(KubeClient):
+    """The upload of the package does not end, or is refused; so is the deletion of the RayJob."""
+
+    def __init__(self, refusal: KubeError | None = None) -> None:
+        super().__init__(Credentials(KubeContext("here", "ml", "http://127.0.0.1:9", "u", {}, {})))
+        self.refusal = refusal
+        self.uploading = asyncio.Event()
+        self.deleted: list[tuple[str, str]] = []
+
+    async def create(self, path: str, body: Any) -> Any:
+        if path.endswith("/rayjobs"):
+            return {"metadata": {"uid": "u"}}
+        self.uploading.set()
+        if self.refusal is None:
+            await asyncio.Event().wait()
+        raise KubeError("the package is refused", status=422)
+
+    async def delete(self, path: str, body: Any = None) -> Any:
+        self.deleted.append((path.rpartition("/")[2], body["preconditions"]["uid"]))
+        if self.refusal is not None:
+            raise self.refusal
+
+
+async def test_interrupted_upload_of_the_package_leaves_no_rayjob_behind() -> None:
+    api = SlowApi()
+    task = asyncio.create_task(create(api, REF, pattern(), OWN))
+    await api.uploading.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert api.deleted == [("fit-1", "u")]
+
+
+async def test_error_of_the_upload_is_raised_if_the_rayjob_cannot_be_deleted() -> None:
+    api = SlowApi(KubeError("not found", status=404))
+    with pytest.raises(KubeError, match="the package is refused"):
+        await create(api, REF, pattern(), OWN)
+    assert api.deleted == [("fit-1", "u")]
 
 
 @pytest.mark.parametrize(

@@ -236,3 +236,13 @@ def test_events_and_nodes_complete_the_reason_of_a_pod() -> None:
     assert with_context(NOT_READY, lost_node="its kubelet does not answer") == (
         "its node is lost: its kubelet does not answer"
     )
+
+
+def test_secret_in_a_last_line_is_masked() -> None:
+    line = "login failed: password=hunter2"
+    ended = {"exitCode": 1, "reason": "Error", "message": f"{line}\n"}
+    failed = pod(
+        phase="Failed", containerStatuses=[{"name": "ray", "state": {"terminated": ended}}]
+    )
+    masked = "exit code 1: login failed: password=***"
+    assert reason(failed) == with_last_log_line("exit code 1", line) == masked

@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
+import signal
 import stat
 import sys
 import tempfile
@@ -108,7 +110,10 @@ async def test_a_plugin_is_asked_once_until_its_token_expires(make: Make, tmp_pa
     assert calls.read_text() == "x\n"
 
 
-async def test_a_token_that_is_about_to_expire_is_renewed(make: Make, tmp_path: Path) -> None:
+async def test_a_token_that_is_about_to_expire_is_renewed(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FRESH_S", 0.0)
     soon = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 10))
     calls = tmp_path / "calls"
     command = script(tmp_path, f"echo x >> {calls}; echo '{credential('sesame', soon)}'")
@@ -116,6 +121,18 @@ async def test_a_token_that_is_about_to_expire_is_renewed(make: Make, tmp_path: 
     await known.headers()
     await known.headers()
     assert calls.read_text() == "x\nx\n"
+
+
+async def test_expired_token_is_not_renewed_for_each_request(make: Make, tmp_path: Path) -> None:
+    """This host's clock may be fast."""
+    past = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 600))
+    calls = tmp_path / "calls"
+    known = make(
+        plugin(script(tmp_path, f"echo x >> {calls}; echo '{credential('sesame', past)}'"))
+    )
+    for _ in range(3):
+        assert (await known.headers())["Authorization"] == "Bearer sesame"
+    assert calls.read_text() == "x\n"
 
 
 async def test_a_plugin_is_asked_again_after_a_refusal(
@@ -170,6 +187,19 @@ async def test_a_plugin_that_hangs_is_ended_with_all_that_it_started(
         await make(plugin(command)).headers()
     for pid in map(int, pids.read_text().split()):
         wait_until_gone(pid)
+
+
+async def test_a_process_that_a_plugin_leaves_in_the_background_is_not_waited_for(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin_module, "TIMEOUT_S", 3.0)
+    monkeypatch.setattr(plugin_module, "OUTPUT_S", 0.2)
+    pid = tmp_path / "pid"
+    command = script(tmp_path, f"sleep 60 & echo $! > {pid}; echo '{credential('sesame')}'")
+    assert (await make(plugin(command)).headers())["Authorization"] == "Bearer sesame"
+    left = int(pid.read_text())
+    assert is_running(left)
+    os.kill(left, signal.SIGKILL)
 
 
 def wait_until_gone(pid: int) -> None:

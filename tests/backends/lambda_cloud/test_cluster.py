@@ -140,7 +140,7 @@ def test_cluster_from_the_plan_to_its_end(
     assert main(["down", "--on", "lambda", path, "--yes"]) == 0
     said = capfd.readouterr().err
     assert "Deleted 3 instances, SSH key cockpit-" in said
-    assert "has nothing of cluster" in said or "have nothing of cluster" in said
+    assert "no longer lists any resource of cluster" in said or "have nothing of cluster" in said
     assert (account.alive, account.keys, state.load(name)) == ([], [], None)
     assert main(["down", "--on", "lambda", path, "--yes"]) == 3
     for text in (said, audit.path().read_text()):

@@ -176,6 +176,17 @@ def test_down_cleans_up_after_a_kill_at_any_change(
     assert_nothing_left(lambda_cloud)
 
 
+def test_down_right_after_a_launch_ends_what_the_list_does_not_have_yet(
+    lambda_cloud: LambdaCloud, described: Cloud
+) -> None:
+    lambda_cloud.lag = 2
+    with pytest.raises(CockpitError, match="not ready after 0 s"):
+        make(described, timeout_s=0.0)
+    assert len(lambda_cloud.alive) == 3
+    end(described)
+    assert_nothing_left(lambda_cloud)
+
+
 def test_down_that_failed_is_repeated(lambda_cloud: LambdaCloud, tmp_path: Path, key: Path) -> None:
     cloud = described_in(tmp_path, key, RULES)
     make(cloud)

@@ -83,6 +83,14 @@ def number(amount: Any) -> float:
     return float(text.removesuffix("Gi")) * 2**30 if text.endswith("Gi") else float(text)
 
 
+def test_quota_has_room_for_the_container_of_the_autoscaler() -> None:
+    made = objects(Wanted(overlay="autoscaling", size=23))
+    need = largest(one(made, "RayCluster"))
+    assert need["requests.cpu"] == pytest.approx(1 + 23 + 0.2)
+    assert need["limits.memory"] == 73.5 * 2**30
+    assert number(one(made, "ResourceQuota")["spec"]["hard"]["requests.cpu"]) >= 24.2
+
+
 def test_needed_resources_are_those_of_the_head_and_all_workers() -> None:
     need = needed(one(objects(Wanted()), "RayCluster"))
     assert need["pods"] == 3

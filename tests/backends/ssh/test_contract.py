@@ -39,9 +39,9 @@ pytestmark = pytest.mark.slow
 DOCTOR = {
     "reached": "3 of 3 hosts",
     "address": "Ray can listen at the address of each host",
-    "token": "every process of Ray requires it",
+    "token": "every Ray process requires it",
     "cluster": "as in the file",
-    "operator": "runs",
+    "operator": "running",
     "ray token": "the dashboard refuses requests without it",
 }
 

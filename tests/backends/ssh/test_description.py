@@ -130,7 +130,7 @@ def test_host_is_found_by_the_name_of_its_pod() -> None:
         ),
         (HEAD + "gpus = true\n", 5, "gpus is true"),
         ("host = 3\n", 1, "host is 3"),
-        ("x", 1, "it is no TOML"),
+        ("x", 1, "it is not valid TOML"),
     ],
 )
 def test_invalid_description_is_refused_with_its_line(text: str, line: int, what: str) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
 from cockpit.backends.local.spec import GroupSpec
+from cockpit.backends.ssh import operator as module
 from cockpit.backends.ssh.description import Host, parse
-from cockpit.backends.ssh.operator import LOST_AFTER_S, End, Start, plan, pods_given_up
-from cockpit.backends.ssh.state import ClusterRecord, HostState, PodState, host_state
+from cockpit.backends.ssh.operator import LOST_AFTER_S, End, Operator, Start, plan, pods_given_up
+from cockpit.backends.ssh.state import ClusterRecord, HostState, PodState, Token, host_state
 from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.error import UnreachableError
 
@@ -152,3 +155,65 @@ def test_an_agent_cannot_claim_to_be_another_host() -> None:
         "10.0.0.2",
         "a",
     )
+
+
+class Lock:
+    """The call of the agent that holds the lock, and its streams."""
+
+    def __init__(self) -> None:
+        self.stdin = self.stdout = self
+        self.returncode: int | None = None
+        self.renewals = 0
+        self.is_renewed = asyncio.Event()
+
+    async def readline(self) -> bytes:
+        return b"{}\n"
+
+    def write(self, data: bytes) -> None:
+        self.renewals += 1
+        if self.renewals == 3:
+            self.is_renewed.set()
+
+
+async def test_lock_is_renewed_while_a_host_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, operator = Lock(), Operator(HOSTS)
+    fleet = operator._fleet
+
+    async def agent(host: Host) -> SimpleNamespace:
+        connection = SimpleNamespace(start=started, lost=lambda: UnreachableError("lost"))
+        return SimpleNamespace(
+            connection=connection, argv=lambda *of: [], read=lambda line: {}, ask_for=token
+        )
+
+    async def started(argv: list[str]) -> Lock:
+        return lock
+
+    async def token(*of: object) -> Token:
+        return Token("t")
+
+    async def state(host: Host) -> HostState:
+        return HostState(cluster=wanted(0))
+
+    async def reconcile(cluster: ClusterRecord) -> None:
+        await lock.is_renewed.wait()
+        lock.returncode = 0
+
+    async def end(process: Lock) -> None:
+        pass
+
+    monkeypatch.setattr(module, "RENEW_S", 0.01)
+    monkeypatch.setattr(module, "end", end)
+    monkeypatch.setattr(fleet, "agent", agent)
+    monkeypatch.setattr(fleet, "state", state)
+    monkeypatch.setattr(operator, "_reconcile", reconcile)
+    fleet.states[HEAD.name] = HostState(cluster=wanted(0))
+    fleet.changed.set()
+    try:
+        async with asyncio.timeout(5):
+            with pytest.raises(UnreachableError, match="lost"):
+                await operator._lead()
+        renewals = lock.renewals
+        await asyncio.sleep(0.05)
+        assert lock.renewals == renewals
+    finally:
+        await fleet.aclose()

@@ -38,7 +38,7 @@ def test_doctor_finds_that_ray_requires_the_token_and_binds_the_ports_that_it_ca
     code = main(["doctor", "--hosts", cluster[0].path, "-o", "json"])
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
     assert code == 0, checks
-    assert checks["token"]["found"] == "every process of Ray requires it"
+    assert checks["token"]["found"] == "every Ray process requires it"
     assert "the head's address only; up to" in checks["ports"]["found"]
     assert checks["ray token"]["ok"]
     assert checks[f"dashboard of {cluster[0].cluster}"]["found"] == "2 nodes"

@@ -21,7 +21,7 @@ from training.free_memory import free_bytes
 IDLE_S = 24 * 3600.0
 """A connection that is admitted may be idle while the training evaluates."""
 STORE_S = 20.0
-"""How long a peer may take to receive more of a shard."""
+"""How long a peer may take to receive or send more of a shard."""
 
 
 class Holder:
@@ -67,8 +67,10 @@ class Holder:
         """A shard of a rank on another node."""
         entry, size_bytes = Entry(**message["entry"]), int(message["size_bytes"])
         slot = self._slots.begin(entry.attempt, entry.rank, size_bytes)
+        link.settimeout(STORE_S)
         with memoryview(slot.memory) as memory, memory[:size_bytes] as part:
             connection.receive_into(link, part)
+        link.settimeout(IDLE_S)
         slot.entry = entry
         connection.send(link, {"stored": entry.step})
 

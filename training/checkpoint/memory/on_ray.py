@@ -1,7 +1,7 @@
 """The holders of a Ray Train run: an actor on each node of the run, which the driver's actor owns.
 
-An actor ends with its owner, which runs on the head node, and all end with the job, so that nothing
-remains in memory after it.
+An actor ends with its owner, which runs on the node of the driver, and all end with the job, so
+that nothing remains in memory after it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from training import connection
 from training.checkpoint.memory.holder import Holder
 from training.connection import Address, NoAnswer
 
-HEAD = "node:__internal_head__"
-"""Ray's resource of the head node."""
 ANSWER_S = 10.0
 START_S = 120.0
 """How long the actor of a node may take to start."""
@@ -42,7 +40,8 @@ def keeping(run: str) -> Iterator[None]:
             num_cpus=0,
             max_concurrency=_CALLS,
             max_restarts=-1,
-            resources={HEAD: 0.001},  # the other nodes may be lost without the run
+            # Any other node may be lost without the run.
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node_id(), soft=False),
         )
         .remote()
     )

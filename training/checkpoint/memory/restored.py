@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
 from training import connection
+from training.checkpoint.filesystem import temporary_directory
 from training.checkpoint.memory.sets import Copy, WholeSet
 from training.checkpoint.memory.shard import NotAShard, digest, unpack
 from training.checkpoint.rank_part import write
@@ -28,7 +28,7 @@ def directory(found: WholeSet, node: str) -> Iterator[Path]:
 
     Raises Unusable.
     """
-    with TemporaryDirectory(prefix="checkpoint-") as name:
+    with temporary_directory() as path:
         for rank, copies in enumerate(found.copies):
             # A copy on this node is not sent over the network.
             nearest = sorted(copies, key=lambda copy: copy.at.node != node)
@@ -37,8 +37,8 @@ def directory(found: WholeSet, node: str) -> Iterator[Path]:
             except NotAShard as error:
                 raise Unusable(f"the copy of rank {rank} is not usable: {error}") from None
             ranks = {"rank": rank, "world_size": len(found.copies)}
-            write(LocalFileSystem(), name, states, step=found.step, **ranks)
-        yield Path(name)
+            write(LocalFileSystem(), str(path), states, step=found.step, **ranks)
+        yield path
 
 
 def _shard(copies: Sequence[Copy], node: str) -> memoryview:

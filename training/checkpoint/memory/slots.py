@@ -20,6 +20,11 @@ the second is not on its peer yet, and a node that is lost then would leave no w
 """
 
 
+SLACK_BYTES = 1 << 16
+"""A shard grows by some bytes: its description has numbers and names. A slot that is too small
+would be replaced, and both would need memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A complete shard."""
@@ -72,9 +77,10 @@ class Slots:
                 if slot.capacity >= size_bytes:
                     return slot
                 own.remove(slot)
-            slot = _allocated(size_bytes)
-            own.append(slot)
-            return slot
+        slot = _allocated(size_bytes + SLACK_BYTES)  # takes seconds: others do not wait for it
+        with self._lock:
+            self._of.setdefault((attempt, rank), []).append(slot)
+        return slot
 
     def keep(self, attempt: int, step: int) -> None:
         """Drop all shards except those of one step. Ranks of other attempts have ended."""

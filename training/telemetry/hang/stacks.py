@@ -50,6 +50,8 @@ def stacks(owner: int | None = None) -> tuple[tuple[Thread, ...], tuple[Stack, .
             continue
         state = _state(thread.native_id) if thread is not None else ""
         found.append((ident == training, name[:TEXT], state, stack(frame)))
+    # One of them is this call's own: in that cycle all would keep their variables, as tensors.
+    del frames, frame
     found.sort(key=lambda each: (not each[0], each[3].user < 0))
     threads = tuple(
         Thread(name=name, stack=index, state=state, is_training=is_training)

@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -207,10 +208,12 @@ class Watchdog:
     def _used(self) -> tuple[float | None, float | None, float | None]:
         if len(self._usage) < 2:
             return None, None, None
-        began_s, cpu, io, faults = self._usage[0]
-        now_s, cpu_now, io_now, faults_now = self._usage[-1]
+        began_s, _, io, faults = self._usage[0]
+        now_s, _, io_now, faults_now = self._usage[-1]
         elapsed_s = max(self._times.poll_s / 2, now_s - began_s)
-        used = (100 * (cpu_now - cpu), io_now - io, faults_now - faults)
+        # The time of a child that has ended since is no longer part of the sum.
+        cpu_s = sum(max(0.0, after[1] - before[1]) for before, after in pairwise(self._usage))
+        used = (100 * cpu_s, io_now - io, faults_now - faults)
         return used[0] / elapsed_s, used[1] / elapsed_s, used[2] / elapsed_s
 
     def _is_busy(self) -> bool:

@@ -33,6 +33,8 @@ class Meter(Protocol):
 
     def wrote(self, body: Body) -> None: ...
 
+    def learn(self, t: float, body: Body) -> None: ...
+
     def refresh(self) -> None: ...
 
 
@@ -48,11 +50,15 @@ class Aggregator:
         self._stream = StreamFile(path)
         self._lock = threading.Lock()
         self._worlds: dict[str, World] = {}
+        self._over: set[str] = set()
+        """Runs that have ended."""
         self._hangs: dict[str, HangRound] = {}
         self._phases, self._trial_runs = Phases(), TrialRuns()
         for record in self._stream.snapshot.records():  # of the aggregator before this one
-            self._learn(self._phases.wrote(record.body))
+            self._learn(self._phases.wrote(record.body), again=True)
             self._trial_runs.wrote(record.body)
+            if meter is not None:
+                meter.learn(record.t, record.body)
         self._meter = meter
         self._unwritten: deque[tuple[float, Body]] = deque()
         self._is_full = False
@@ -62,16 +68,21 @@ class Aggregator:
         self._ticker.start()
 
     def push(self, run: str, records: Sequence[Steps]) -> None:
-        """From a rank, which sends a record again if this process died before it returned."""
+        """From a rank, which sends a record again if it received no answer."""
         with self._lock:
-            new = [record for record in records if not self._stream.had(run, record)]
             world = self._world(run)
+            new = world.without_known(
+                [record for record in records if not self._stream.had(run, record)]
+            )
             world.take(new)
             for record in new[:1]:
                 if (phase := self._phases.runs(run, record.attempt)) is not None:
                     self._append(_first_step_s(record), phase)
-            if not world.is_large:
-                self._tick(only=run)
+            is_over = run in self._over
+            if is_over or not world.is_large:
+                self._tick(now=is_over, only=run)
+            if is_over:
+                del self._worlds[run]
 
     def hang(self, record: Hang) -> None:
         """From a rank's watchdog."""
@@ -103,14 +114,24 @@ class Aggregator:
             self._flush()
             self._stream.close()
 
-    def _learn(self, body: Body) -> None:
+    def _learn(self, body: Body, *, again: bool = False) -> None:
+        """`again`: what the aggregator before this one has written."""
         if isinstance(body, AttemptStart):
             ranks = [worker.rank for worker in body.workers]
             self._world(body.run).begins(body.attempt, ranks)
-            self._hangs[body.run] = HangRound(body.run, body.attempt, ranks)
-        elif isinstance(body, AttemptEnd) or (isinstance(body, Run) and body.state in _OVER):
-            self._worlds.pop(body.run, None)
-            self._hangs.pop(body.run, None)
+            late = ranks if again else ()
+            self._hangs[body.run] = HangRound(body.run, body.attempt, ranks, late=late)
+        elif isinstance(body, AttemptEnd):
+            self._forget(body.run)
+        elif isinstance(body, Run) and body.state in _OVER:
+            self._over.add(body.run)
+            self._forget(body.run)
+        elif isinstance(body, Run):  # a driver may continue a run that has ended
+            self._over.discard(body.run)
+
+    def _forget(self, run: str) -> None:
+        self._worlds.pop(run, None)
+        self._hangs.pop(run, None)
 
     def _world(self, run: str) -> World:
         return self._worlds.setdefault(run, World(run))
@@ -129,6 +150,7 @@ class Aggregator:
                 if (hang := round.tick()) is not None:
                     self._append(time.time(), hang)
             self._flush()
+            self._stream.keep()
 
     def _tick(self, *, now: bool = False, only: str = "") -> None:
         for run, world in list(self._worlds.items()):

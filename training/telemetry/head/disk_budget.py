@@ -17,7 +17,8 @@ def make_room(
 ) -> list[Path]:
     """Remove the oldest files of streams until all together have at most `total_bytes`.
 
-    A file that was written to in the last `old_after_s` is kept, since its driver may be alive.
+    A file that was written to in the last `old_after_s` is kept: its driver may be alive, and then
+    renews the time of the newest one (`StreamFile.keep`).
     Returns the removed files, the oldest first.
     """
     found: list[tuple[float, int, Path]] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -36,13 +36,15 @@ class HangRound:
         clock: Callable[[], float] = time.monotonic,
         collect_s: float = COLLECT_S,
         stale_s: float = HEARTBEAT_SILENT_S,
+        late: Collection[int] = (),
     ) -> None:
+        """`late`: ranks that may have reported that they are late, before this record."""
         self._run, self._attempt, self._clock = run, attempt, clock
         self._collect_s, self._stale_s = collect_s, stale_s
         self._ranks = ranks
         self._came_s: dict[int, float] = {}
         """By rank with a watchdog: when its newest record arrived."""
-        self._late: set[int] = set()
+        self._late = set(late)
         self._dumps: dict[int, Dump] = {}
         self._stacks: dict[Stack, int] = {}
         self._groups: dict[ProcessGroup, int] = {}

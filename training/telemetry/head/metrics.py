@@ -57,6 +57,10 @@ class _Gauge:
         self._kept[tuple(tags.values())] = (tags, value, self._clock())
         self._gauge.set(value, tags)
 
+    def drop(self, tags: dict[str, str]) -> None:
+        """The value is not known any more."""
+        self._kept.pop(tuple(tags.values()), None)
+
     def refresh(self, before_s: float) -> None:
         """Set the values again that were last set before that time."""
         for tags, value, at_s in list(self._kept.values()):
@@ -72,10 +76,14 @@ class _Run:
     name: str = ""
     exported_s: float = -math.inf
     """When the gauges of its ranks were last set, by the monotonic clock."""
+    is_large: bool = False
+    """Whether they were then set for all ranks together."""
     starting_s: float = 0.0
     """When it began to start a worker group, in Unix seconds; 0 while it does not."""
     was_up: bool = False
     """Whether an attempt has begun."""
+    is_over: bool = False
+    """A rank's last records, and a report that waited for a size, may arrive after the end."""
     reported_s: float = 0.0
     saved_s: float = 0.0
 
@@ -151,29 +159,40 @@ class Meter:
 
     @guarded
     def wrote(self, body: Body) -> None:
+        self._take(body, self._now())
+
+    @guarded
+    def learn(self, t: float, body: Body) -> None:
+        """What the process before this one has written, and counted."""
+        self._take(body, t, is_new=False)
+
+    def _take(self, body: Body, now_s: float, *, is_new: bool = True) -> None:
         match body:
             case Run():
-                self._state(body)
+                self._state(body, now_s)
             case AttemptStart():
                 self._forget_ranks(body.run)
                 tags = self._tags(body.run)
                 self._runs[body.run].was_up = True
-                self._attempts.inc(1, tags)
+                if is_new:
+                    self._attempts.inc(1, tags)
                 self._world_size.set(len(body.workers), tags)
-                self._started.set(self._now(), tags)
+                self._started.set(now_s, tags)
                 self._running.set(1, tags)
             case AttemptEnd():
                 self._forget_ranks(body.run)
                 self._running.set(0, self._tags(body.run))
             case Report():
-                tags, known, now_s = self._tags(body.run), self._runs[body.run], self._now()
-                self._reports.inc(1, tags)
+                tags, known = self._tags(body.run), self._runs[body.run]
+                if is_new:
+                    self._reports.inc(1, tags)
                 self._reported.set(now_s, tags)
                 if known.reported_s:
                     self._report_every.set(now_s - known.reported_s, tags)
                 known.reported_s = now_s
                 if body.checkpoint:
-                    self._checkpoints.inc(1, tags)
+                    if is_new:
+                        self._checkpoints.inc(1, tags)
                     self._saved.set(now_s, tags)
                     if known.saved_s:
                         self._save_every.set(now_s - known.saved_s, tags)
@@ -183,9 +202,12 @@ class Meter:
                 if body.checkpoint_took_s is not None:
                     self._took.set(body.checkpoint_took_s, tags)
             case _:
-                pass
+                return
+        if self._runs[body.run].is_over:
+            for each in (*self._of_runs, *self._of_ranks):
+                each.forget(body.run)
 
-    def _state(self, body: Run) -> None:
+    def _state(self, body: Run, now_s: float) -> None:
         known = self._runs.setdefault(body.run, _Run())
         known.name = body.name
         tags = self._tags(body.run)
@@ -193,12 +215,11 @@ class Meter:
         if body.state not in STARTING or waits:
             known.starting_s = 0.0
         elif not known.starting_s:
-            known.starting_s = self._now()
+            known.starting_s = now_s
         self._starting.set(known.starting_s, tags)
-        if body.state in ENDED:
+        known.is_over = body.state in ENDED
+        if known.is_over:
             self._running.set(0, tags)
-            for each in (*self._of_runs, *self._of_ranks):
-                each.forget(body.run)
 
     def _forget_ranks(self, run: str) -> None:
         """The next attempt may have fewer ranks, or others."""
@@ -224,25 +245,33 @@ class Meter:
         anyway.
         """
         known, now_s = self._runs.setdefault(run, _Run()), self._clock()
-        if now_s - known.exported_s < self._every_s:
+        if known.is_over or now_s - known.exported_s < self._every_s:
             return
         known.exported_s = now_s
+        is_large = len(steps) > self._full_ranks
+        if is_large and not known.is_large:
+            self._forget_ranks(run)  # those that came first, or their values would stay
+        known.is_large = is_large
         tags = self._tags(run)
-        if len(steps) <= self._full_ranks:
+        if not is_large:
             for item in steps:
                 self._stepped.set(item.t, {**tags, "rank": str(item.rank)})
         else:
             self._stepped.set(max(item.t for item in steps), {**tags, "rank": "max"})
         for field, gauge in self._gauges.items():
             get = self._get[field]
-            values = [(value, item.rank) for item in steps if (value := get(item)) is not None]
-            if not values:
-                continue
-            if len(steps) <= self._full_ranks:
+            values = [(get(item), item.rank) for item in steps]
+            if not is_large:
                 for value, rank in values:
-                    gauge.set(float(value), {**tags, "rank": str(rank)})
+                    of_rank = {**tags, "rank": str(rank)}
+                    if value is None:
+                        gauge.drop(of_rank)
+                    else:
+                        gauge.set(float(value), of_rank)
                 continue
-            every = [float(value) for value, _ in values]
+            every = [float(value) for value, _ in values if value is not None]
+            if not every:
+                continue
             for name, value in (
                 ("min", min(every)),
                 ("mean", sum(every) / len(every)),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from training.telemetry.head.segment_snapshot import SegmentSnapshot
-from training.telemetry.settings import DISK_BYTES, SEGMENTS
+from training.telemetry.head.world import identity
+from training.telemetry.settings import DISK_BYTES, OLD_AFTER_S, SEGMENTS
 from training.telemetry.wire import Body, Record, Segment, Steps, Tick, WireError, decode, encode
 
 log = logging.getLogger(__name__)
@@ -55,7 +57,7 @@ class StreamFile:
 
     def had(self, run: str, steps: Steps) -> bool:
         """Whether the writer before this one has just written the record."""
-        return _identity(run, steps) in self._recent
+        return (run, *identity(steps)) in self._recent
 
     def append(self, t: float, body: Body) -> None:
         record = Record(self._seq + 1, t, body)
@@ -74,6 +76,13 @@ class StreamFile:
     def lose(self) -> None:
         """A record that could not be written leaves a gap in the numbers, which readers detect."""
         self._seq += 1
+
+    def keep(self, old_after_s: float = OLD_AFTER_S) -> None:
+        """Renew the time of the last write before the file counts as old: a run that waits for
+        resources for hours writes nothing, and `disk_budget` deletes old files.
+        """
+        if time.time() - os.fstat(self._file).st_mtime > old_after_s / 2:
+            os.utime(self._file)
 
     def close(self) -> None:
         os.close(self._file)
@@ -155,7 +164,7 @@ class StreamFile:
                         self._snapshot.take(record)
         ticks = [record for line in recent if (record := _decoded(line)) is not None]
         self._recent = frozenset(
-            _identity(record.body.run, steps)
+            (record.body.run, *identity(steps))
             for record in ticks
             if isinstance(record.body, Tick)
             for steps in record.body.ranks
@@ -168,7 +177,3 @@ def _decoded(line: bytes) -> Record | None:
         return decode(line)
     except WireError:
         return None
-
-
-def _identity(run: str, steps: Steps) -> tuple[object, ...]:
-    return run, steps.rank, steps.attempt, steps.step, steps.t

@@ -83,6 +83,19 @@ class World:
         self._fresh.clear()
         self._startled.clear()
 
+    def without_known(self, records: Sequence[Steps]) -> list[Steps]:
+        """Drop each rank's records up to its newest known one, if that is among them: a rank whose
+        call had no answer sends its records again, before the later ones.
+        """
+        known, new = set[int](), []
+        for record in reversed(records):
+            newest = self._newest.get(record.rank)
+            if newest is not None and identity(record) == identity(newest.steps):
+                known.add(record.rank)
+            if record.rank not in known:
+                new.append(record)
+        return new[::-1]
+
     def take(self, records: Sequence[Steps]) -> None:
         for record in records:
             if record.attempt > self._attempt:
@@ -149,6 +162,11 @@ class World:
             if stale_s >= self._stale_after_s:
                 quiet.append((-stale_s, rank))
         return {rank: None for _, rank in sorted(quiet)}
+
+
+def identity(steps: Steps) -> tuple[object, ...]:
+    """Of a record within its run: numbers that are NaN do not compare as equal."""
+    return steps.rank, steps.attempt, steps.step, steps.t
 
 
 def _startles(before: Steps | None, now: Steps) -> bool:

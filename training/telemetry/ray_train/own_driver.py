@@ -39,7 +39,7 @@ class Folder:
 class DriverTelemetry:
     def __init__(self, name: str, filesystem: Any, path: str, max_restarts: int) -> None:
         self._folder = Folder(path, filesystem)
-        before = lineage.read(self._folder)
+        before = guarded(lineage.read)(self._folder)
         self.run = before.run if before else uuid.uuid4().hex
         self.attempts = before.attempts if before else 0
         """The attempts of earlier drivers."""
@@ -56,6 +56,8 @@ class DriverTelemetry:
         )
         self._ended: dict[int, str] = {}
         """By rank of the current attempt: why it ended."""
+        self._processes: frozenset[tuple[int, int]] = frozenset()
+        """Rank and process id, of the newest attempt."""
         self._why = ""
         """Why the last attempt ended."""
         self._lifecycle.state("INITIALIZING")
@@ -84,9 +86,12 @@ class DriverTelemetry:
                 case Report():
                     self._lifecycle.send(t, one)
                 case Ended():
-                    self._ended[one.rank] = one.why
+                    # The clocks of the agents differ, and the events of one may be late.
+                    if not self._lifecycle.is_up or (one.rank, one.pid) in self._processes:
+                        self._ended[one.rank] = one.why
                 case AttemptStarted():
                     self._attempt_ends("")
+                    self._processes = frozenset((item.rank, item.pid) for item in one.workers)
                     self._lifecycle.attempt_starts(one.workers, one.attempt)
                     self._lifecycle.state("RUNNING")
                     self._remember()
@@ -118,6 +123,7 @@ class DriverTelemetry:
         self._lifecycle.attempt_ends(self._why or "finished", charged)
         self._remember()
 
+    @guarded
     def _remember(self) -> None:
         latest = Lineage(self.run, self._lifecycle.attempt, self._lifecycle.is_up)
         lineage.write(self._folder, latest)

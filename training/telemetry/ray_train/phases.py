@@ -15,7 +15,8 @@ from training.telemetry.worker.attempt_observer import (
     RESTORE_ENDS,
 )
 
-_ATTEMPTS_KEPT = 64
+_ATTEMPTS_KEPT = 2000
+"""Those with the newest messages: each of many trials may be a run."""
 _REPORTS_KEPT = 64
 _PHASES = {RESTORE_BEGINS: "restore", RESTORE_ENDS: "first step"}
 
@@ -79,6 +80,7 @@ class Phases:
 
     def _attempt(self, run: str, attempt: int) -> _Attempt:
         found = self._attempts.setdefault((run, attempt), _Attempt())
+        self._attempts.move_to_end((run, attempt))
         while len(self._attempts) > _ATTEMPTS_KEPT:
             self._attempts.popitem(last=False)
         return found

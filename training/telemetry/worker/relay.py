@@ -8,6 +8,7 @@ nothing, and its end of the socket closes.
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import shutil
@@ -25,9 +26,13 @@ from training.telemetry.failsafe import guarded
 from training.telemetry.ray_train.end_reason import DIED
 from training.telemetry.wire import Hang, Report, Steps, Worker
 
+log = logging.getLogger(__name__)
+
 VARIABLE = "COCKPIT_TELEMETRY_RELAY"
 ARRIVE_S = 5.0
 """Timeout for sending a record before the next is read; the rank aggregates during that time."""
+FULL_S = 1.0
+"""After a connection could not be accepted: too many open files, or threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,8 @@ class Ended:
     rank: int
     why: str
     """'' for success."""
+    pid: int = 0
+    """Of its process, added by the agent: the end may arrive after the next attempt has started."""
 
 
 RankEvent: TypeAlias = AttemptStarted | Report | Ended
@@ -89,8 +96,9 @@ class Relay:
         self.address = str(self._folder / "socket")
         self._listener = Listener(self.address, "AF_UNIX")
         self._events: list[tuple[float, RankEvent]] = []
+        self._is_closed = threading.Event()
         self._ranks: list[threading.Thread] = []
-        self._seated: dict[int, tuple[int, threading.Thread]] = {}
+        self._seated: dict[int, tuple[Hello, threading.Thread]] = {}
         """By local rank: the rank that has not ended yet, and the thread that serves it."""
         self._left = threading.Condition()
         """Notified when a rank has ended; also the lock of `_seated` and `_events`."""
@@ -106,18 +114,29 @@ class Relay:
         """Call when all ranks have ended: the data that they sent arrives first."""
         for rank in self._ranks:
             rank.join(ARRIVE_S)
+        self._is_closed.set()
         self._listener.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _accept(self) -> None:
-        while True:
+        """Until it is closed: a rank that is not accepted waits for its seat forever."""
+        while not self._is_closed.is_set():
             try:
-                connection = self._listener.accept()
-            except OSError:  # closed
-                return
-            rank = threading.Thread(target=self._serve, args=[connection], daemon=True)
-            self._ranks.append(rank)
+                self._start(self._listener.accept())
+            except (OSError, RuntimeError) as error:
+                if not self._is_closed.is_set():
+                    log.warning("telemetry: a rank was not accepted: %s", error)
+                self._is_closed.wait(FULL_S)
+
+    def _start(self, connection: Connection) -> None:
+        """Raises RuntimeError if there can be no more threads: the rank sees it closed."""
+        rank = threading.Thread(target=self._serve, args=[connection], daemon=True)
+        try:
             rank.start()
+        except RuntimeError:
+            connection.close()
+            raise
+        self._ranks.append(rank)
 
     @guarded
     def _serve(self, connection: Connection) -> None:
@@ -132,11 +151,11 @@ class Relay:
                     case Hello():
                         local_rank = message.local_rank
                         self._follows(message)
-                        connection.send(RankAssignment(self._run, self._seat(message)))
+                        _answer(connection, RankAssignment(self._run, self._seat(message)))
                     case AttemptStarted():
                         attempt = self._next_attempt()
                         self._record_event(AttemptStarted(message.workers, attempt))
-                        connection.send(attempt)
+                        _answer(connection, attempt)
                     case Steps():
                         sink.drain(ARRIVE_S)
                         sink.busy()  # it learns whether the previous one has arrived
@@ -159,21 +178,27 @@ class Relay:
         with self._left:
             self._left.wait_for(lambda: message.local_rank not in self._seated, ARRIVE_S)
             if before := self._seated.get(message.local_rank):
-                self._record_event(Ended(before[0], DIED))
-            self._seated[message.local_rank] = (message.rank, threading.current_thread())
+                self._record_event(Ended(before[0].rank, DIED, before[0].pid))
+            self._seated[message.local_rank] = (message, threading.current_thread())
 
     def _ends(self, local_rank: int, why: str) -> None:
         """Record the end once for each rank, and not after another process has taken its place."""
         with self._left:
-            rank, serving = self._seated.get(local_rank, (-1, None))
-            if serving is threading.current_thread():
+            seated, serving = self._seated.get(local_rank, (None, None))
+            if seated is not None and serving is threading.current_thread():
                 del self._seated[local_rank]
                 self._left.notify_all()
-                self._record_event(Ended(rank, why))
+                self._record_event(Ended(seated.rank, why, seated.pid))
 
     def _record_event(self, event: RankEvent) -> None:
         with self._left:
             self._events.append((time.time(), event))
+
+
+def _answer(connection: Connection, answer: RankAssignment | int) -> None:
+    """A rank that has just died does not read it; the next message is that it ended."""
+    with suppress(OSError):
+        connection.send(answer)
 
 
 class RelayClient:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -19,6 +20,8 @@ from cockpit.model.secret import sendable, without_credentials
 from cockpit.model.text import one_line
 
 TIMEOUT_S = 30.0
+OUTPUT_S = 1.0
+"""After its end: a process that it leaves in the background may keep its output open."""
 _CLUSTER_INFO = (
     "certificate-authority-data",
     "insecure-skip-tls-verify",
@@ -38,6 +41,26 @@ class Login(PartlyShown, frozen=True):
     expires_s: float = float("inf")
 
 
+class _Output(asyncio.SubprocessProtocol):
+    """What a process writes.
+
+    Python 3.11's `asyncio.subprocess.Process` ends its `wait` only when the streams are closed.
+    """
+
+    def __init__(self) -> None:
+        self.written = {1: bytearray(), 2: bytearray()}
+        self.exited, self.closed = asyncio.Event(), asyncio.Event()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.written[fd] += data
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set()
+
+
 async def ask_plugin(context: KubeContext) -> Login:
     """Run the kubeconfig's `exec` plugin, a program that prints an ExecCredential.
 
@@ -50,12 +73,13 @@ async def ask_plugin(context: KubeContext) -> Login:
     name = one_line(command[0])
     who = f"The credential plugin {name} of context {one_line(context.name)}"
     try:
-        process = await asyncio.create_subprocess_exec(
+        process, output = await asyncio.get_running_loop().subprocess_exec(
+            _Output,
             *command,
             env=environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             start_new_session=True,
         )
     except FileNotFoundError as error:
@@ -67,7 +91,10 @@ async def ask_plugin(context: KubeContext) -> Login:
         raise NotAllowedError(f"{who} cannot be run.", one_line(str(error))) from error
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            output, complaints = await process.communicate()
+            await output.exited.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(OUTPUT_S):
+                await output.closed.wait()
     except TimeoutError as error:
         raise NotAllowedError(
             f"{who} did not answer in {in_seconds(TIMEOUT_S)}.",
@@ -75,18 +102,19 @@ async def ask_plugin(context: KubeContext) -> Login:
             f"Log in by hand first: run {name} once, then try again.",
         ) from error
     finally:
-        if process.returncode is None:
+        if process.get_returncode() is None:
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-    if process.returncode:
-        lines = complaints.decode(errors="replace").strip().splitlines() or [""]
+                os.killpg(process.get_pid(), signal.SIGKILL)
+            await output.exited.wait()
+        process.close()
+    if code := process.get_returncode():
+        lines = output.written[2].decode(errors="replace").strip().splitlines() or [""]
         raise NotAllowedError(
-            f"{who} failed with exit code {process.returncode}.",
+            f"{who} failed with exit code {code}.",
             one_line(without_credentials(lines[-1])),
             f"Log in again: run {name} by hand.",
         )
-    return _login(who, output)
+    return _login(who, bytes(output.written[1]))
 
 
 def _call(context: KubeContext, plugin: Any) -> tuple[list[str], dict[str, str]]:

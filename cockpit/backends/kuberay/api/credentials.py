@@ -24,7 +24,8 @@ TOKEN_FILE_S = 60.0
 """How long a token read from a file is used: kubelets rotate them well before they expire."""
 EXPIRY_MARGIN_S = 30.0
 FRESH_S = 5.0
-"""A credential that is newer than this is kept after a refusal: the previous one was refused."""
+"""A credential that is newer than this is kept after a refusal: the previous one was refused. It is
+kept also if it has expired or is about to."""
 
 
 class Credentials:
@@ -147,7 +148,11 @@ class Credentials:
     async def _log_in(self) -> Login:
         self._lock = self._lock or asyncio.Lock()
         async with self._lock:
-            if self._login is None or time.time() > self._login.expires_s - EXPIRY_MARGIN_S:
+            # One that is new is used even so: this host's clock may be fast.
+            is_fresh = time.monotonic() - self._logged_in_s < FRESH_S
+            if self._login is None or (
+                not is_fresh and time.time() > self._login.expires_s - EXPIRY_MARGIN_S
+            ):
                 if self._login is not None and self._login.certificate:
                     self._tls = None
                 ask = ask_plugin if "exec" in self.context.credential else ask_provider

@@ -102,8 +102,10 @@ async def apply(
 ) -> Any:
     """Create or change the object. Returns it as it is then.
 
-    An object of another UID than the planned one is refused.
+    An object of another UID than the planned one is refused, and so is one in place of none.
     """
+    if planned.step is Step.CREATE and not dry_run:
+        await _require_absent(client, planned.wanted)
     body = dict(planned.wanted)
     if planned.uid:
         body["metadata"] = {**body["metadata"], "uid": planned.uid}
@@ -121,6 +123,14 @@ async def apply(
             error.todo,
             status=error.status,
         ) from error
+
+
+async def _require_absent(client: KubeClient, each: Object) -> None:
+    """Raises CockpitError for an object that exists: the apply would be merged into it."""
+    if await client.find(path_of(each)) is not None:
+        raise CockpitError(
+            f"{described(each)} was created since the plan was shown.", "", "Run the command again."
+        )
 
 
 async def _patched(client: KubeClient, body: Object, query: Mapping[str, str]) -> Any:

@@ -46,6 +46,8 @@ _IMAGE = re.compile(
 _S3 = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^\s?#@]*)?")
 _URL = re.compile(r"(https?)://(?:[\w.-]+|\[[0-9a-fA-F:]+\])(?::([0-9]{1,5}))?/?")
 _REGION = re.compile(r"[a-z0-9-]{1,40}")
+METADATA = ("169.254.169.254/32", "169.254.170.23/32")
+"""Where pods with a role get its credentials: of an instance, and of EKS Pod Identity."""
 OPEN_PORTS = (443, 6443, 8443, 16443)
 """Those that the network policies let all pods connect to."""
 _NFS = re.compile(r"(\[[0-9a-fA-F:]+\]|[\w.-]+):(/[^\s:]*)")
@@ -172,12 +174,18 @@ def _sum(cluster: Mapping[str, Any], count: str) -> dict[str, float]:
     spec = mapping(cluster, "spec")
     counts = [1, *(group[count] for group in items(spec, "workerGroupSpecs"))]
     used: dict[str, float] = {"pods": sum(counts)}
+
+    def add(number: int, resources: Mapping[str, Any]) -> None:
+        for kind in ("requests", "limits"):
+            for name, amount in mapping(resources, kind).items():
+                key = f"{kind}.{name}"
+                used[key] = used.get(key, 0.0) + number * quantity(amount)
+
     for number, template in zip(counts, templates(cluster), strict=True):
         for container in items(mapping(template, "spec"), "containers"):
-            for kind in ("requests", "limits"):
-                for name, amount in mapping(mapping(container, "resources"), kind).items():
-                    key = f"{kind}.{name}"
-                    used[key] = used.get(key, 0.0) + number * quantity(amount)
+            add(number, mapping(container, "resources"))
+    if spec.get("enableInTreeAutoscaling"):  # its container is added to the pod of the head
+        add(1, mapping(mapping(spec, "autoscalerOptions"), "resources"))
     return used
 
 
@@ -331,6 +339,8 @@ def _with_s3(wanted: Wanted, found: list[Object]) -> list[Object]:
                         container["envFrom"].append({"secretRef": {"name": s3.secret}})
     if port not in OPEN_PORTS:
         kept.append(_egress("ray-to-s3", port))
+    if not s3.secret:
+        kept.append(_egress("ray-to-role", 80, METADATA))
     return kept
 
 
@@ -362,8 +372,11 @@ def _remove(named: list[Object], name: str) -> None:
     named[:] = [each for each in named if each["name"] != name]
 
 
-def _egress(name: str, port: int) -> Object:
-    """A policy that lets the Ray pods connect to the port of any address, as in `network.yaml`."""
+def _egress(name: str, port: int, cidrs: Collection[str] = ()) -> Object:
+    """A policy that lets the Ray pods connect to the port of these addresses, or of any."""
+    rule: Object = {"ports": [{"protocol": "TCP", "port": port}]}
+    if cidrs:
+        rule["to"] = [{"ipBlock": {"cidr": cidr}} for cidr in cidrs]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -374,6 +387,6 @@ def _egress(name: str, port: int) -> Object:
                 "matchExpressions": [{"key": MARK, "operator": "DoesNotExist"}],
             },
             "policyTypes": ["Egress"],
-            "egress": [{"ports": [{"protocol": "TCP", "port": port}]}],
+            "egress": [rule],
         },
     }

@@ -182,6 +182,8 @@ def _is_default(each: Mapping[str, Any]) -> bool:
 async def require_room(client: KubeClient, ref: ClusterRef, objects: Sequence[Object]) -> None:
     """Raises CockpitError if a quota that cockpit did not create leaves too little for a new
     cluster.
+
+    Quotas with a scope are left out: whether a pod is in one depends on more than its resources.
     """
     cluster = next(each for each in objects if kind_of(each) is RAY_CLUSTER)
     if await client.find(RAY_CLUSTER.path(ref.namespace, name_of(cluster))) is not None:
@@ -192,6 +194,9 @@ async def require_room(client: KubeClient, ref: ClusterRef, objects: Sequence[Ob
         return  # the operator reports the quota, and the wait shows it
     need = needed(cluster)
     for quota in quotas:
+        spec = mapping(quota, "spec")
+        if spec.get("scopes") or spec.get("scopeSelector"):
+            continue
         if not is_ours({"kind": "ResourceQuota", **quota}, ref.namespace, ref.name) and (
             short := _short(quota, need)
         ):

@@ -28,6 +28,7 @@ from cockpit.backends.kuberay.provision.kinds import (
     selector,
     uid_of,
 )
+from cockpit.backends.kuberay.provision.overlay import templates
 from cockpit.backends.kuberay.resources import objects, precondition
 from cockpit.format import in_seconds, plural, verb
 from cockpit.model.cluster import ClusterRef
@@ -62,15 +63,17 @@ async def find(client: KubeClient, ref: ClusterRef, *, keep_claim: bool = False)
         except ForbiddenError:
             kept.append((kind.plural, "you may not list them"))
     shared = [each for each in found if kind_of(each).shared]
-    if shared and (why := await _used_elsewhere(client, ref)):
+    if shared and (why := await _used_elsewhere(client, ref, shared)):
         kept += [(described(each), why) for each in shared]
         found = [each for each in found if each not in shared]
+    claims: list[Object] = []
     if keep_claim:
         claims = [each for each in found if kind_of(each).part == "claim"]
         kept += [(described(each), "--keep-claim") for each in claims]
         found = [each for each in found if each not in claims]
     namespace = next((each for each in found if each["kind"] == NAMESPACE.name), None)
-    if namespace is not None and (why := await _others(client, ref, found)):
+    why = "the claim in it is kept" if any(kind_of(each).namespaced for each in claims) else ""
+    if namespace is not None and (why := why or await _others(client, ref, found)):
         kept.append((described(namespace), why))
         found.remove(namespace)
     path = objects_path(ref, "pods")
@@ -82,17 +85,25 @@ def objects_path(ref: ClusterRef, plural: str) -> str:
     return f"/api/v1/namespaces/{ref.namespace}/{plural}"
 
 
-async def remove(client: KubeClient, ref: ClusterRef, removal: Removal) -> AsyncIterator[str]:
+async def remove(
+    client: KubeClient, ref: ClusterRef, removal: Removal, kept: list[Object]
+) -> AsyncIterator[str]:
     """Delete the objects, each only with its UID. Yields what is being waited for.
 
     The pods end before their claim, accounts and policies are deleted, and the namespace is last.
+    It is added to `kept` if it has objects of others by then: the pods may take minutes.
     """
+    waiting: list[Object] = []
     for each in removal.deleted:
+        if each["kind"] == NAMESPACE.name and (why := await _others(client, ref, removal.deleted)):
+            kept.append(each)
+            yield f"Keep {described(each)}: {why}."
+            continue
         await _delete(client, each)
+        waiting.append(each)
         if kind_of(each) is RAY_CLUSTER:
             async for line in _until_no_pods(client, ref):
                 yield line
-    waiting = list(removal.deleted)
     before, deadline = "", time.monotonic() + TIMEOUT_S
     while waiting := [each for each in waiting if await _exists(client, each)]:
         if time.monotonic() > deadline:
@@ -126,16 +137,23 @@ async def _labelled(client: KubeClient, ref: ClusterRef, kind: Kind) -> list[Obj
     return [{**each, "apiVersion": kind.api, "kind": kind.name} for each in items(answer, "items")]
 
 
-async def _used_elsewhere(client: KubeClient, ref: ClusterRef) -> str:
-    """Why objects of all namespaces must stay; empty if no other cluster needs them."""
+async def _used_elsewhere(client: KubeClient, ref: ClusterRef, shared: Sequence[Object]) -> str:
+    """Why objects of all namespaces must stay; empty if no other cluster needs them.
+
+    Also a cluster that kubectl created: without its priority class, no lost pod is replaced.
+    """
     try:
-        others = [one for one in await clusters(client, "") if one != (ref.namespace, ref.name)]
+        found = items(await client.get(f"{RAY_CLUSTER.api_path}/{RAY_CLUSTER.plural}"), "items")
     except ForbiddenError:
         return "you may not see whether other clusters use it"
-    if not others:
-        return ""
-    namespace, name = others[0]
-    return f"RayCluster {one_line(name)} in namespace {one_line(namespace)} uses it"
+    classes = {name_of(each) for each in shared if each["kind"] == "PriorityClass"}
+    for each in found:
+        namespace, name = text(mapping(each, "metadata"), "namespace"), name_of(each)
+        of_up = MANAGED_BY.items() <= labels_of(each).items() and CLUSTER in labels_of(each)
+        named = {text(mapping(pod, "spec"), "priorityClassName") for pod in templates(each)}
+        if (namespace, name) != (ref.namespace, ref.name) and (of_up or classes & named):
+            return f"RayCluster {one_line(name)} in namespace {one_line(namespace)} uses it"
+    return ""
 
 
 async def _others(client: KubeClient, ref: ClusterRef, ours: Sequence[Object]) -> str:
@@ -165,21 +183,31 @@ async def _others(client: KubeClient, ref: ClusterRef, ours: Sequence[Object]) -
 
 
 async def _namespaced(client: KubeClient) -> list[tuple[str, str, str]]:
-    """API path, plural and kind of each kind that is listed in a namespace."""
-    groups = items(await client.get("/apis"), "groups")
-    versions = [text(mapping(group, "preferredVersion"), "groupVersion") for group in groups]
-    paths = ["/api/v1", *(f"/apis/{version}" for version in versions)]
-    answers = await asyncio.gather(*(client.get(path) for path in paths))
-    return [
-        (path, text(each, "name"), text(each, "kind"))
-        for path, answer in zip(paths, answers, strict=True)
-        for each in items(answer, "resources")
-        if each.get("namespaced") is True
-        and "list" in items(each, "verbs", str)
-        and "/" not in text(each, "name")
-        and text(each, "name") not in _IGNORED
-        and not path.startswith("/apis/metrics.k8s.io")
+    """API path, plural and kind of each kind that is listed in a namespace.
+
+    Of all versions, the preferred first: a group may serve a kind only in another version.
+    """
+    versions = [
+        text(version, "groupVersion")
+        for group in items(await client.get("/apis"), "groups")
+        for version in (mapping(group, "preferredVersion"), *items(group, "versions"))
     ]
+    paths = dict.fromkeys(["/api/v1", *(f"/apis/{version}" for version in versions)])
+    answers = await asyncio.gather(*map(client.get, paths))
+    found: dict[tuple[str, str], tuple[str, str, str]] = {}
+    for path, answer in zip(paths, answers, strict=True):
+        for each in items(answer, "resources"):
+            name = text(each, "name")
+            if (
+                each.get("namespaced") is True
+                and "list" in items(each, "verbs", str)
+                and "/" not in name
+                and name not in _IGNORED
+                and not path.startswith("/apis/metrics.k8s.io")
+            ):
+                group = path.rpartition("/")[0]
+                found.setdefault((group, name), (path, name, text(each, "kind")))
+    return list(found.values())
 
 
 async def _delete(client: KubeClient, each: Object) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from cockpit.backends.kuberay.api.client import ForbiddenError, KubeClient
 from cockpit.backends.kuberay.api.credentials import Credentials
+from cockpit.backends.kuberay.api.fields import usable
 from cockpit.backends.kuberay.api.reflector import Health, Reflector, Snapshot
 from cockpit.backends.kuberay.resources.health import health_alone
 from cockpit.backends.kuberay.resources.objects import summary
@@ -32,7 +33,7 @@ async def list_clusters(
     async for page in client.pages(
         path_of(namespace), {"labelSelector": selector} if selector else None
     ):
-        found += [_summary(raw, context) for raw in page.items]
+        found += usable(lambda raw: _summary(raw, context), page.items)
     return tuple(sorted(found, key=_order))
 
 

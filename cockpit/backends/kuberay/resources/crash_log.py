@@ -13,13 +13,17 @@ from msgspec.structs import replace
 
 from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.api.fields import items, mapping, text
-from cockpit.backends.kuberay.resources.pod_reason import with_context, with_last_log_line
+from cockpit.backends.kuberay.resources.pod_reason import (
+    last_log_line,
+    of_container,
+    with_context,
+    with_last_log_line,
+)
 from cockpit.model.cluster import KubernetesNode, Pod, PodPhase
 from cockpit.model.error import CockpitError
 from cockpit.model.event import Notice
 
 AT_ONCE = 4
-KEPT = 200
 LINES = 20
 LONGEST_BYTES = 16_384
 _Crash = tuple[str, int]
@@ -37,7 +41,11 @@ class CrashLogs:
 
     def of(self, pods: Iterable[Pod]) -> list[Pod]:
         """Add the last line of its log to the reason of each pod that crashed, once it is known."""
-        return [self._with_log(pod) if _crashed(pod) else pod for pod in pods]
+        listed = list(pods)
+        if self._logs:
+            there = {(pod.name, pod.restarts) for pod in listed}
+            self._logs = {crash: log for crash, log in self._logs.items() if crash in there}
+        return [self._with_log(pod) if _crashed(pod) else pod for pod in listed]
 
     async def aclose(self) -> None:
         requests = list(self._requests.values())
@@ -58,20 +66,20 @@ class CrashLogs:
     async def _read_log(self, crash: _Crash, *, previous: bool) -> None:
         path = f"{self._pods_path}/{crash[0]}"
         try:
-            containers = items(mapping(await self._client.get(path), "spec"), "containers")
+            raw = await self._client.get(path)
+            containers = items(mapping(raw, "spec"), "containers")
+            first = text(containers[0], "name") if containers else ""
             query = {
-                "container": text(containers[0], "name") if containers else "",
+                "container": of_container(raw) or first,
                 "previous": str(previous).lower(),
                 "tailLines": str(LINES),
                 "limitBytes": str(LONGEST_BYTES),
             }
-            log = await self._client.text(f"{path}/log", query)
+            log = last_log_line(await self._client.text(f"{path}/log", query))
         except CockpitError:
             log = ""  # no permission to read logs, or the pod is deleted: the exit code is shown
         finally:
             self._requests.pop(crash, None)
-        while len(self._logs) >= KEPT:
-            del self._logs[next(iter(self._logs))]
         self._logs[crash] = log
         self._on_log()
 

@@ -41,7 +41,7 @@ async def hold(
             "metadata": {"name": _name(ref), "labels": {objects.CLUSTER_LABEL: ref.name}},
             "spec": spec | {"acquireTime": now.strftime(_TIME), "leaseTransitions": 0},
         }
-        await _won(ref, client.create(_leases(ref), body), ttl_s)
+        await _won(client, ref, holder, client.create(_leases(ref), body), ttl_s)
         return
     lease_spec = mapping(lease, "spec")
     owner = text(lease_spec, "holderIdentity")
@@ -54,7 +54,7 @@ async def hold(
         spec["acquireTime"] = now.strftime(_TIME)
         spec["leaseTransitions"] = whole(lease_spec, "leaseTransitions") + 1
     change = {"metadata": {"resourceVersion": version}, "spec": spec}
-    await _won(ref, client.patch(path, change, kind="merge"), ttl_s)
+    await _won(client, ref, holder, client.patch(path, change, kind="merge"), ttl_s)
 
 
 async def release(client: KubeClient, ref: ClusterRef, holder: str) -> None:
@@ -78,12 +78,16 @@ async def holder(client: KubeClient, ref: ClusterRef) -> str:
     return text(lease_spec, "holderIdentity") if _is_current(lease_spec, datetime.now(UTC)) else ""
 
 
-async def _won(ref: ClusterRef, asked: Any, ttl_s: float) -> None:
+async def _won(client: KubeClient, ref: ClusterRef, holder: str, asked: Any, ttl_s: float) -> None:
     try:
         await asked
     except KubeError as error:
         if error.status != 409:
             raise
+        # An earlier request of ours, whose answer did not arrive, may have been carried out late.
+        lease = await client.find(f"{_leases(ref)}/{_name(ref)}")
+        if text(mapping(lease, "spec"), "holderIdentity") == holder:
+            return
         raise _taken(ref, "another cockpit, which was quicker", "", ttl_s, True) from error
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from cockpit.backends.kuberay.api.fields import is_ready, items, mapping, quantity, text, whole
 from cockpit.format import in_seconds, plural
+from cockpit.model.secret import masked
 from cockpit.model.text import one_line
 
 GCS_WAIT = "wait-gcs-ready"
@@ -64,6 +65,21 @@ def _reason(raw: Mapping[str, Any]) -> str:
     return NOT_READY
 
 
+def of_container(raw: Mapping[str, Any]) -> str:
+    """The name of the container that the reason of a crashed pod is about; empty if unknown."""
+    status = mapping(raw, "status")
+    init, main = items(status, "initContainerStatuses"), items(status, "containerStatuses")
+    if text(status, "phase") == "Failed":
+        about = [
+            each
+            for each in (*main, *init)
+            if whole(mapping(mapping(each, "state"), "terminated"), "exitCode")
+        ]
+    else:
+        about = [*filter(_init, init), *filter(_container, main)]
+    return text(about[0], "name") if about else ""
+
+
 def unschedulable(message: str, asked: Mapping[str, float]) -> str:
     """Shorten the scheduler's message, with the missing resources first.
 
@@ -104,9 +120,12 @@ def ended(state: Mapping[str, Any]) -> str:
 
 
 def last_log_line(text: str) -> str:
-    """The most informative line of a container's last output: the last one that is not empty."""
+    """The most informative line of a container's last output: the last one that is not empty.
+
+    Without secrets: it is shown and recorded.
+    """
     lines = [one_line(line) for line in text.splitlines()]
-    return next((line for line in reversed(lines) if line), "")
+    return masked(next((line for line in reversed(lines) if line), ""))
 
 
 def refusal(message: str) -> str:

@@ -10,11 +10,13 @@ selected by `clusterSelector` is never deleted.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import copy
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from cockpit.backends.kuberay.api.client import KubeClient, KubeError
@@ -64,10 +66,12 @@ async def create(client: KubeClient, ref: ClusterRef, raw: Any, spec: RayJobSpec
             await client.create(
                 f"/api/v1/namespaces/{ref.namespace}/configmaps", _package(ref, made, spec)
             )
-        except CockpitError:
+        except BaseException:  # also an interrupt: the pods wait for the package forever
             uid = text(mapping(made, "metadata"), "uid")
             body = precondition.delete_options(uid, propagationPolicy="Background")
-            await client.delete(path(ref, spec.name), body)
+            with suppress(CockpitError):
+                removal = asyncio.ensure_future(client.delete(path(ref, spec.name), body))
+                await asyncio.shield(removal)
             raise
     return spec.name
 

@@ -21,6 +21,7 @@ from cockpit.backends.local.state import PodStatus
 from cockpit.format import in_seconds
 from cockpit.model.cluster import PodPhase, Resources
 from cockpit.model.error import ReplacedError, UsageError
+from cockpit.model.secret import masked
 
 FAILED_SHOWN_S = 15.0
 """How long a dead pod remains in the list, so that its end is visible."""
@@ -231,7 +232,7 @@ class Pods:
         if pod.child is not child:
             return  # restarted on purpose; another task watches the new one
         now = time.time()
-        reason = how_it_ended(exit_code, pod.log)
+        reason = masked(how_it_ended(exit_code, pod.log))
         await self._end(pod)
         if pod.kill_at_s is not None:
             await self._forget(pod)
@@ -298,7 +299,7 @@ class Pods:
                 await self._forget(pod)
             slow = pod.process is not None and pod.ready_s is None and not pod.is_over
             if slow and now - pod.started_s > SLOW_START_S:
-                text = f": {line}" if (line := pod.last_log_line()) else ""
+                text = f": {line}" if (line := masked(pod.last_log_line())) else ""
                 waited_s = 10 * ((now - pod.started_s) // 10)
                 reason = f"not registered with Ray after {in_seconds(waited_s, 0)}{text}"
                 pod.enter(pod.pod.phase, reason=reason)

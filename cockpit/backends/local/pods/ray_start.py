@@ -40,6 +40,9 @@ RAY_SETTINGS: Mapping[str, str] = {
     # Seconds that a worker waits for the head's raylet once its GCS listens; 20 by default, and on
     # 2 cores with a load of 35 the head took 48 to 64.
     "RAY_NUM_REDIS_GET_RETRIES": "90",
+    # Seconds that `ray start` waits for its raylet; 30 by default. At a load of 25 on 2 cores, a
+    # worker and its replacement both gave up.
+    "RAY_raylet_start_wait_time_s": "90",
 }
 """Ray's settings in every pod, beyond its defaults; a recovery profile adds to them."""
 

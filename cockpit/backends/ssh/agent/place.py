@@ -96,7 +96,7 @@ class Place:
     def file(self, pod: str, end: str) -> Path:
         return self.root / f"{pod}.{end}"
 
-    def write(self, name: str, content: dict[str, Any]) -> None:
+    def write(self, name: str, content: dict[str, Any] | float) -> None:
         """So that a reader sees the old content or the new."""
         part = self.root / f".{name}.{os.getpid()}"
         part.write_text(json.dumps(content))

@@ -23,13 +23,11 @@ def delete(place: Place, request: dict[str, Any]) -> None:
     """SIGTERM and the grace period, or with 0 SIGKILL of everything in the pod, at once."""
     with place.locked():
         record = place.pod(request["pod"], request["uid"])
-        if request["grace_s"] > 0:
-            stop = place.file(request["pod"], "stop")
-            if not stop.exists():
-                stop.write_text(str(time.time() + request["grace_s"]))
+        if request["grace_s"] > 0 and not place.file(request["pod"], "stop").exists():
+            place.write(f"{request['pod']}.stop", time.time() + request["grace_s"])
     if request["grace_s"] <= 0:
         if "process" not in record:
-            place.file(request["pod"], "stop").write_text("0")
+            place.write(f"{request['pod']}.stop", 0.0)
         end(lambda: place.processes(record))
     put({})
 

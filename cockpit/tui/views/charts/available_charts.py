@@ -47,7 +47,7 @@ _PLOTS = {
 }
 PLOTS = LOSS, THROUGHPUT, STEP_TIME, GPU, CPU, MEMORY = tuple(_PLOTS[name] for name in _FIRST)
 """The charts of a rank's page, and the first of the charts."""
-STEP_PARTS = Plot("step-parts", "Step parts", "s", "", parts=tuple(PARTS.items()))
+STEP_PARTS = Plot("step-parts", "Parts of a step", "s", "", parts=tuple(PARTS.items()))
 COUNTERS = ("epoch", "step", "global_step", "iteration", "training_iteration")
 """Reported metrics that only show progress."""
 

@@ -62,7 +62,7 @@ def choices(store: Store, state_dir: Path) -> list[Choice]:
             one_line(one.name),
             time.strftime("%d %b %H:%M", time.localtime(one.begin_s))
             + f", {format.duration(one.end_s - one.begin_s)}, "
-            + f"{format.count(one.summary.steps)} steps",
+            + format.plural(one.summary.steps, "step"),
             one.path,
         )
         for one in Library(state_dir).list()
@@ -158,7 +158,8 @@ class Comparing(Dialog[list[str] | None]):
         self._write()
 
     def action_take(self) -> None:
-        self.query_one(OptionList).action_select()
+        if self.found:
+            self.query_one(OptionList).action_select()
 
     def action_none(self) -> None:
         self.taken.clear()
@@ -168,6 +169,6 @@ class Comparing(Dialog[list[str] | None]):
         self.dismiss(self.taken)
 
     def _write(self) -> None:
-        options = self.query_one(OptionList)
         for number, one in enumerate(self.found):
+            options = self.query_one(OptionList)
             options.replace_option_prompt_at_index(number, self._line(one))

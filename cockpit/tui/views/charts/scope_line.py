@@ -42,7 +42,7 @@ def line(
     name = f" {run.name or run.id}" if run else " No run yet"
     parts = [window_text(viewport, reach, begun)]
     parts += [f"charts {page[0]}/{page[1]}"] if page else []
-    parts += ["one curve a rank"] if ranks else []
+    parts += ["one curve per rank"] if ranks else []
     parts += ["log"] if viewport.log else []
     parts += [f"smooth {viewport.weight:g}"] if viewport.weight else []
     parts += [f"with {', '.join(compared)}"] if compared else []

@@ -253,14 +253,14 @@ class ChartsView(View):
 
     def select(self, by: int) -> None:
         """The next chart, the one before."""
-        if self._shown is not None:
+        if self._shown is not None and self._shown.plots:
             names = [plot.id for plot in self._shown.plots]
             at = names.index(self.selected) if self.selected in names else 0
             self.selected = names[(at + by) % len(names)]
 
     def turn(self, by: int) -> None:
         """The next charts, those before."""
-        if self._shown is not None:
+        if self._shown is not None and self._shown.plots:
             plots = self._shown.plots
             size = self._room(len(plots))
             pages = math.ceil(len(plots) / size)

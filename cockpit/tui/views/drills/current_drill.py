@@ -117,7 +117,7 @@ def _targets(found: Live) -> StyledLine:
     last = found.last
     assert last is not None
     drill, count = last.drill, len(found.recoveries)
-    parts: StyledLine = [(f"{count} of them: " if count > 1 else "", "muted")]
+    parts: StyledLine = [(f"last of {count} faults: " if count > 1 else "", "muted")]
     parts += [(drill.fault, "bold"), (" of ", "muted"), (one_line(drill.target, 120), "")]
     if drill.ranks:
         parts.append((f"  {format.ranks(drill.ranks, 8)}", ""))
@@ -165,7 +165,7 @@ def ray_state(run: RunView | None, *, over: bool = False) -> StyledLine:
     current.
     """
     if run is None:
-        return [("There is no run: only the pods are timed.", "muted")]
+        return [("No run is active: only the pods are measured.", "muted")]
     parts: StyledLine = [("now ", "muted")] if over else []
     parts.append((run_status(run), f"bold {run_style(run)}"))
     if run.attempt is not None:

@@ -13,6 +13,7 @@ from cockpit.drills.probes.hypothesis import name_of
 from cockpit.model.cluster import NodeType
 from cockpit.model.text import one_line
 from cockpit.store.store import Store
+from cockpit.tui.keys import shown_key
 
 MOST_RANKS = 16
 
@@ -34,14 +35,15 @@ def preview_lines(
     lines += commands_of((*plan.hypothesis, *plan.abort))
     if wanted:
         lines.append(f"It passes if: {', '.join(wanted)}.")
-    lines.append(f"Seed {seed}. X aborts the drill and undoes the fault.")
+    lines.append(f"Seed {seed}. {shown_key('abort')} aborts the drill and undoes the fault.")
     return [*(f"⚠ {one_line(note, 300)}" for note in notes), *lines]
 
 
 def game_day_lines(day: GameDay, there: Here) -> list[str]:
     """Its steps, and which of them are not possible here."""
     about, *steps = step_lines(day, there)
-    end = "The targets of each drill are chosen when it begins. X aborts the game day."
+    end = "The targets of each drill are chosen when it begins. "
+    end += f"{shown_key('abort')} aborts the game day."
     return [about, "\n".join(step.strip() for step in steps), end]
 
 

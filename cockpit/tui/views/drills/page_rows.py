@@ -126,7 +126,7 @@ def beside(past: Past) -> list[StyledLine]:
             (f"{_measured(one.spread, one.unit):>9}", "muted"),
             (f"  {one.earlier}", "muted"),
         ]
-        lines.append([*line, ("  worse than before", "bad")] if one.regression else line)
+        lines.append([*line, ("  worse than usual", "bad")] if one.regression else line)
     return lines
 
 

@@ -120,8 +120,8 @@ class DrillsView(SortedView):
             entitle(panel, "Game day" if mine is not None else "Drill")
             return self._fill(day) + 1 if day else 0
         found = current_drill.live(state.store, view, self.cockpit.readings(view.id))
-        ends = " · X aborts" if mine is not None else ""
-        ends = ends if found.going else " · esc closes"
+        ends = f" · {shown_key('abort')} aborts" if mine is not None else ""
+        ends = ends if found.going else f" · {shown_key('back')} closes"
         entitle(panel, f"Drill · {view.name} · {view.id}{ends}")
         now = current_drill.headline(found, state.now_s)
         if not found.going and not self.screen.has_class("-tall"):
@@ -181,7 +181,7 @@ class DrillsView(SortedView):
         self.query_one("#about").display = room >= LEAST_ALL and not small
         history.styles.height = max(LEAST_TABLE, min(max(1, earlier) + HEAD_LINES, room // 3))
         if before != (catalogue.display, history.display):
-            self.call_after_refresh(self._refocus)
+            self.call_after_refresh(self.refocus)
 
     def _most_probes(self) -> int:
         return next((n for name, n in MOST_PROBES.items() if self.screen.has_class(name)), 1)
@@ -224,13 +224,15 @@ class DrillsView(SortedView):
         try:
             if connection is None or connection.actions is None:
                 return
-            self._elsewhere = await self.cockpit.submit(connection.actions.drill_elsewhere())
+            elsewhere = await self.cockpit.submit(connection.actions.drill_elsewhere())
             folder = await asyncio.to_thread(folder_state)
-            if folder == self._folder:
-                return
-            self._folder = folder
-            found = await asyncio.to_thread(connection.actions.earlier_drills)
-            if connection is self.cockpit.connection:
+            found = None
+            if folder != self._folder:
+                found = await asyncio.to_thread(connection.actions.earlier_drills)
+            if connection is not self.cockpit.connection:
+                return  # the answers are about the cluster that was shown before
+            self._elsewhere, self._folder = elsewhere, folder
+            if found is not None:
                 self._kept = sorted(found, key=lambda one: one.began_s)[-MOST_KEPT:]
         finally:
             self._reading = False
@@ -276,11 +278,6 @@ class DrillsView(SortedView):
         self._kept, self._ended, self._folder = (), -1, None
         self._put_away = self._elsewhere = ""
         self._view_state = None
-
-    def _refocus(self) -> None:
-        """A table that there is no room for has no use for the keys."""
-        if self.display and self.app.screen is self.screen and self.screen.focused is None:
-            self.take_focus()
 
 
 def folder_state() -> FolderState:

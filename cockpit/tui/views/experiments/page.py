@@ -56,6 +56,10 @@ class ExperimentsPage(DetailScreen):
         table.set_rows(rows(runs, self._marked, state.now_s))
         self.entitle(table, f"Experiments · {len(runs)} in MLflow" if runs else "Experiments")
 
+    def action_open(self) -> None:
+        """A click on the key in the footer; enter itself is a key of the table."""
+        self.query_one(LineTable).action_select()
+
     def on_line_table_selected(self, message: LineTable.Selected) -> None:
         message.stop()
         run = self.cockpit.store.tracked.get(message.key)

@@ -128,6 +128,7 @@ class JobsView(SortedView):
 
     def forget(self) -> None:
         super().forget()
+        self.query_one(LogView).set_filter("")
         self.stream = ""
         self.remove_class("-all")
         self._sources.clear()

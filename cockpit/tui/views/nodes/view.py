@@ -61,14 +61,14 @@ class NodesView(SortedView):
         ref = state.store.ref
         due = time.monotonic() - self._read_s >= READ_EVERY_S
         if ref is not None and state.lists_nodes and due and not self._is_reading:
-            self._is_reading = True
+            self._read_s, self._is_reading = time.monotonic(), True
             self._read(ref)
         found = {
             one.node: one
             for one in suspects(self._runs, list(state.store.kubernetes_nodes.values()))
         }
         if state.lists_nodes:
-            title = "K8s nodes" if state.on_kubernetes else "hosts"
+            title = "K8s nodes" if state.on_kubernetes else "Hosts"
             self.show_rows(node_rows(state.store, state.now_s, found), title)
         self.show_rows(ray_rows(state.store), "Ray nodes", "ray")
 
@@ -76,6 +76,12 @@ class NodesView(SortedView):
     async def _read(self, ref: ClusterRef) -> None:
         """Read the recordings of earlier runs, at most once a minute."""
         try:
-            self._runs = await in_thread(lambda: self._history.of(ref), "recorded incidents")
+            found = await in_thread(lambda: self._history.of(ref), "recorded incidents")
         finally:
-            self._read_s, self._is_reading = time.monotonic(), False
+            self._is_reading = False
+        if ref == self.cockpit.store.ref:  # another cluster may be shown by now
+            self._runs = found
+
+    def forget(self) -> None:
+        super().forget()
+        self._runs, self._read_s = [], -math.inf

@@ -112,7 +112,7 @@ def details(view: AlertView, now_s: float) -> Content:
     style = SEVERITY_STYLES[finding.severity]
     when = f"  since {clock(alert.raised_s)}"
     if view.cleared_s is not None:
-        when += f", over at {clock(view.cleared_s)}"
+        when += f", cleared at {clock(view.cleared_s)}"
     elif (state := state_of(view, now_s)) != "raised":
         when += f", {state}"
         if view.snoozed_until_s is not None and state == "snoozed":

@@ -28,6 +28,7 @@ from cockpit.store.selectors import (
     only_reports,
     retried_job,
 )
+from cockpit.tui.keys import NUMBERS, shown_key
 from cockpit.tui.rows.text import (
     HEALTH_STYLES,
     attempt_end,
@@ -150,7 +151,7 @@ def facts(
     lines += _grid(pairs, style, broken)
     lines += _replicas(view_state, run)
     if reports and not run.state.is_over:
-        text = f"last report {format.age(age)} ago; no samples of its steps"
+        text = f"last report {format.age(age)} ago; this run sends no samples per step"
         lines.append(Content.styled(text, "$muted"))
     elif not fresh and not run.state.is_over:
         waits = f"last sample {format.age(age)} ago" if age is not None else "no sample yet"
@@ -189,9 +190,9 @@ def _reported(run: RunView) -> list[tuple[str, str]]:
     saved = run.checkpoint
     pairs = []
     if saved is not None and saved.size_bytes is not None:
-        pairs.append(("its size", format.bytes_text(saved.size_bytes)))
+        pairs.append(("ckpt size", format.bytes_text(saved.size_bytes)))
     if saved is not None and saved.took_s is not None:
-        pairs.append(("it took", format.duration(saved.took_s)))
+        pairs.append(("ckpt time", format.duration(saved.took_s)))
     shown = ("epoch", "accuracy", *LOSS_NAMES)
     rest = [(name, value) for name, value in run.metrics.items() if name not in shown]
     named = [(one_line(name)[: LABEL_CELLS - 1], value) for name, value in rest[:REPORTED_SHOWN]]
@@ -209,6 +210,7 @@ def alarms(view_state: ViewState, most: int) -> Content | None:
     raised.sort(key=lambda alert: (-_GRAVITY[alert.finding.severity], -alert.raised_s))
     if not raised:
         return None
+    hangs = raised[0].finding.kind == "hang"
     lines = [
         Content.assemble(
             Content.styled("▲ ", f"${_SEVERITY_STYLES[alert.finding.severity]} bold"),
@@ -217,16 +219,17 @@ def alarms(view_state: ViewState, most: int) -> Content | None:
             ),
             Content.styled(f"  since {clock(alert.raised_s)}", "$muted"),
         )
-        for alert in raised[:most]
+        for alert in raised[: most - hangs]
     ]
-    if raised[0].finding.kind == "hang":
-        lines[1:most] = [HANG_HINT, *lines[1 : most - 1]]
-    if len(raised) > most:
-        lines.append(Content.styled(f"  {len(raised) - most} more (8 shows all)", "$muted"))
+    hidden = len(raised) - len(lines)
+    if hangs:
+        hint = f"  :hang shows the stacks of the ranks, {shown_key('all_logs')} all logs"
+        lines.insert(1, Content.styled(hint, "$muted"))
+    if hidden:
+        lines.append(Content.styled(f"  {hidden} more ({NUMBERS['alerts']} shows all)", "$muted"))
     return Content("\n").join(lines)
 
 
-HANG_HINT = Content.styled("  :hang shows the stacks of the ranks, v all logs", "$muted")
 _SEVERITY_STYLES = {
     Severity.CRITICAL: "bad",
     Severity.WARNING: "warning",
@@ -332,7 +335,7 @@ def _waiting_for(measured: Recovery) -> str:
     if ends_a_pod and measured.pod_gone_s is None and measured.detected_s is None:
         return "waiting for the pod to end"
     if is_open(measured):
-        return "waiting for what the run does"
+        return "waiting for an effect on the run"
     if measured.detected_s is None:
         return "waiting for Ray to notice"
     if measured.restarted_s is None:

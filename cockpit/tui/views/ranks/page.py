@@ -118,7 +118,8 @@ class RankScreen(DetailScreen):
                 shown.append(chart)
         return shown
 
-    def action_other(self, by: int) -> None:
+    def action_other(self, by: int = 1) -> None:
+        """By default the next one, as for a click on the key in the footer."""
         run = current_run(self.cockpit.store)
         ranks = sorted(run.ranks) if run else []
         if self.rank in ranks:

@@ -36,7 +36,7 @@ SECONDS = 5
 MOST_SECONDS = 60
 """Ray's default of RAY_DASHBOARD_PROFILING_MAX_DURATION_S."""
 FUNCTIONS_SHOWN = 25
-LEFT_ALONE = "The rank's process was not changed."
+LEFT_ALONE = "The rank's process was not inspected."
 
 
 class AskSeconds(Dialog[int | None]):
@@ -104,11 +104,11 @@ async def show_memory(app: AppBase, rank: int) -> None:
     """Ask for the duration, record allocations with memray, and write its page."""
     actions = allowed(app, "profile", LEFT_ALONE)
     process = process_of(app.store, rank)
-    about = f"memray follows what {process} allocates. The run continues, somewhat slower."
+    about = f"memray traces the allocations of {process}. The run continues, but slower."
     seconds = await app.push_screen_wait(AskSeconds(f"Memory of rank {rank}", about))
     if seconds is None:
         return
-    page = Reading(f"Memory of rank {rank} · {process}", f"Following for {in_seconds(seconds)} …")
+    page = Reading(f"Memory of rank {rank} · {process}", f"Tracing for {in_seconds(seconds)} …")
     html = await _run_tool(app, page, actions.memory_profile(process, seconds))
     file = _write(f"rank-{rank}-memory-{_stamp()}.html", html)
     page.fill(f"Flame graph of its allocations, for a browser:\n{file}")
@@ -122,7 +122,7 @@ def process_of(store: Store, rank: int) -> Process:
     run = current_run(store)
     view = run.ranks.get(rank) if run else None
     if run is None or view is None or view.placement is None:
-        raise CockpitError(f"Rank {rank} has no process to look into.")
+        raise CockpitError(f"Rank {rank} has no process to inspect.")
     if run.state.is_over:
         raise CockpitError(f"Rank {rank} has no process any more: the run is over.")
     placed = view.placement

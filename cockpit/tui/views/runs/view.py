@@ -62,6 +62,8 @@ class RunsView(SortedView):
         self._lines: dict[str, RunLine] = {}
         self._marked = ""
         """The key of the run to compare with."""
+        self._asked = ""
+        """The key of the run whose tags and note are being typed."""
         self._drawn: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -129,14 +131,19 @@ class RunsView(SortedView):
             raise UsageError("No run is selected.")
         if line.recorded is None:
             raise CockpitError(
-                "Tags and notes are stored beside a recording, and this run has none.",
+                "Tags and notes are stored with the recording, and this run is not recorded.",
                 todo="Set recorder.enabled, or run: cockpit record",
             )
+        self._asked = line.key
         return line.recorded.annotation.line
 
     def annotate(self, text: str) -> None:
-        """Store the tags and the note of the selected run. Raises CockpitError."""
-        if (line := self.line) is not None and line.recorded is not None:
+        """Store the tags and the note of the run that was selected. Raises CockpitError.
+
+        Another one may be under the cursor by now: the list is read again while they are typed.
+        """
+        line = self._lines.get(self._asked)
+        if line is not None and line.recorded is not None:
             annotation.write(line.recorded.path, annotation.parsed(text))
             self._read_s = -math.inf
 
@@ -150,7 +157,8 @@ class RunsView(SortedView):
         if other is None or other.key == line.key:
             self._marked = "" if other is not None else line.key
             if self._marked:
-                self.notify("Marked. Select another run, and press c to compare.", timeout=5)
+                key = shown_key("compare_runs")
+                self.notify(f"Marked. Select another run, and press {key} to compare.", timeout=5)
             self.cockpit.redraw()
             return
         first, second = await self._tracked(other), await self._tracked(line)

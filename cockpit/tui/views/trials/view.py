@@ -53,7 +53,9 @@ class TrialsView(SortedView):
             table.set_columns(self.trials.columns)
         table.set_sort(self.order.by, self.order.down)
         table.set_rows(rows)
-        table.display = bool(self.trials.lines)
+        if table.display != bool(self.trials.lines):
+            table.display = bool(self.trials.lines)
+            self.call_after_refresh(self.refocus)
         self.query_one("#summary", Line).show(self._summary(state.store, len(rows)))
 
     def forget(self) -> None:

@@ -120,7 +120,7 @@ class LogView(LineWidget, ScrollView, can_focus=True):
             flags = re.IGNORECASE if pattern == pattern.lower() else 0
             compiled = re.compile(pattern, flags) if pattern else None
         except (re.error, RecursionError, OverflowError) as error:
-            self._error = f"/{pattern}/ is no regular expression: {error}"
+            self._error = f"/{pattern}/ is not a valid regular expression: {error}"
             self._refresh_status()
             return self._error
         self._error = ""

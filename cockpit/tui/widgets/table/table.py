@@ -68,6 +68,8 @@ class LineTable(RowLines, can_focus=True):
         """`newest_first`: a cursor on the first row stays there when rows are added before it."""
         super().__init__(columns, empty=empty, zebra=zebra, id=id, classes=classes)
         self._newest_first = newest_first
+        self._kept: str | None = None
+        """The row of the cursor before other columns were set, until there are rows again."""
 
     @property
     def cursor_key(self) -> str | None:
@@ -78,7 +80,11 @@ class LineTable(RowLines, can_focus=True):
         return rows.keys[self._cursor] if isinstance(rows, LazyRows) else rows[self._cursor].key
 
     def set_columns(self, columns: Sequence[Column]) -> None:
-        """Set other columns; the rows are removed, since their cells belong to the old ones."""
+        """Set other columns; the rows are removed, since their cells belong to the old ones.
+
+        The cursor is on its row again when that is among the next rows.
+        """
+        self._kept = self.cursor_key or self._kept
         self._columns = tuple(columns)
         self._widest = [0] * len(self._columns)
         self.set_rows(())
@@ -97,11 +103,14 @@ class LineTable(RowLines, can_focus=True):
         was_visible = self._is_visible(self._cursor)
         self._rows = rows
         self._index = {key: i for i, key in enumerate(keys)}
+        wanted = self._kept if cursor_key is None else cursor_key
         self._cursor = (
-            self._index[cursor_key]
-            if cursor_key in self._index and not (self._newest_first and self._cursor == 0)
+            self._index[wanted]
+            if wanted in self._index and not (self._newest_first and self._cursor == 0)
             else max(0, min(self._cursor, len(rows) - 1))
         )
+        if keys:
+            self._kept = None
         lazy = isinstance(rows, LazyRows) or isinstance(before, LazyRows)
         compared = self._in_sight() if lazy else range(len(rows))
         old_count = len(before)
@@ -127,7 +136,7 @@ class LineTable(RowLines, can_focus=True):
 
     def forget(self) -> None:
         """Remove all rows, with the cursor on the first: another cluster is shown."""
-        self._cursor = 0
+        self._cursor, self._kept = 0, None
         self.set_rows(())
         self.scroll_to(y=0, animate=False, force=True)
 
