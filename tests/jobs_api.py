@@ -9,7 +9,7 @@ import httpx
 
 from cockpit.model.cluster import DashboardRoute
 from cockpit.sources.ray.dashboard import Dashboard
-from tests.sources.fake_dashboard import HEAD, job
+from tests.sources.fake_dashboard import HEAD, job, node
 
 
 class JobsApi:
@@ -21,6 +21,7 @@ class JobsApi:
         self.head = HEAD
         """The node of the drivers."""
         self.dead_nodes: set[str] = set()
+        self.nodes = [node()]
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         path, name = request.url.path, request.url.path.rpartition("/")[2]
@@ -29,6 +30,8 @@ class JobsApi:
                 self.uploads.append(name)
                 self.packages[name] = request.content
             return httpx.Response(200 if name in self.packages else 404)
+        if path == "/nodes":
+            return httpx.Response(200, json={"data": {"summary": self.nodes}})
         if path == "/api/v0/nodes":
             state = "DEAD" if request.url.params["filter_values"] in self.dead_nodes else "ALIVE"
             return httpx.Response(200, json={"data": {"result": {"result": [{"state": state}]}}})

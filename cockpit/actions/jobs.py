@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
+from msgspec.structs import replace
+
 from cockpit.actions import audit
 from cockpit.actions.audited import AuditedActions
 from cockpit.backends.protocol import Change, RayJobSpec
@@ -230,7 +232,8 @@ class JobActions(AuditedActions):
             return await self._backend.create_rayjob(made)
         async with self._dashboard() as dashboard:
             await rayjob.provide(dashboard, spec)
-        return await self._backend.create_rayjob(made)
+            driver = await submission.driver_resources(dashboard, made.driver)
+        return await self._backend.create_rayjob(replace(made, driver=driver))
 
     def _dashboard(self) -> Dashboard:
         return Dashboard(self._backend.dashboard)

@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from cockpit.launch import driver_node
 from cockpit.launch.closest_name import did_you_mean
 from cockpit.launch.environment import AS_DEFAULT, JobEnvironment, is_uri
 from cockpit.launch.folder import Folder, folder
@@ -24,7 +25,7 @@ from cockpit.launch.job import bundled_job, flags
 from cockpit.launch.package import Package, cached_package, package_folder, package_training
 from cockpit.model.clock import server_time
 from cockpit.model.decoding import limited_json
-from cockpit.model.driver import DriverResources
+from cockpit.model.driver import NOTHING_RESERVED, DriverResources
 from cockpit.model.error import CockpitError, UsageError
 from cockpit.model.recovery import FAST, RecoveryProfile
 from cockpit.model.run import Job
@@ -197,9 +198,19 @@ async def launch(dashboard: Dashboard, spec: LaunchSpec) -> Job:
         env_vars=environment(spec),
         other_runtime_env=wants.others,
         metadata={**metadata(spec), WORKING_DIR: working_dir},
-        driver=wants.driver,
+        driver=await driver_resources(dashboard, wants.driver),
     )
     return await _submit(dashboard, submission)
+
+
+async def driver_resources(dashboard: Dashboard, wanted: DriverResources) -> DriverResources:
+    """What the driver reserves: what the user wants, else a place on a node for drivers.
+
+    The place is not kept for a resubmission: by then the cluster may have no such node.
+    """
+    if wanted != NOTHING_RESERVED:
+        return wanted
+    return driver_node.reservation(await dashboard.nodes(), await dashboard.jobs())
 
 
 def environment(spec: LaunchSpec) -> dict[str, str]:
@@ -242,13 +253,13 @@ async def resume(dashboard: Dashboard, job_id: str) -> Job:
         before,
         submission_id=new_submission_id(name),
         metadata={**before.metadata, RESUMED_FROM: job_id},
-        driver=_driver(before.metadata.get(DRIVER, "")),
+        driver=await driver_resources(dashboard, _driver(before.metadata.get(DRIVER, ""))),
     )
     return await _submit(dashboard, again)
 
 
 def _driver(kept: str) -> DriverResources:
-    """The driver resources of the previous job: from its metadata, since Ray reports none."""
+    """What the user wanted for the previous job: from its metadata, since Ray reports none."""
     if not kept:
         return DriverResources()
     try:

@@ -26,6 +26,7 @@ from cockpit.model.error import CockpitError, UnreachableError, UsageError
 from cockpit.model.event import JobsListed, MetricsReported, RunSeen
 from cockpit.model.run import Checkpoint, Job, JobStatus, RunState
 from cockpit.model.scale import ScaleRequest
+from cockpit.sources.ray.http import MissingError
 from tests.drills.simulated_context import (
     QUICK,
     Obedient,
@@ -204,16 +205,21 @@ class ScriptedActions:
     asked: list[str] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     """The scripted results of the drills."""
+    launched: str = ""
+    """The id of the job."""
+    answers_submit: bool = True
+    """Otherwise Ray accepts the job, and the answer never comes."""
 
     async def submit(self, spec: LaunchSpec) -> Job:
         self.asked.append(f"launch {spec.metadata[BUNDLED]}")
+        self.launched = spec.submission_id
         at_s = self.context.clock()
-        job = Job("job-1", "python", JobStatus.RUNNING)
+        job = Job(spec.submission_id, "python", JobStatus.RUNNING)
         self.context.dispatch(JobsListed(at_s=at_s, source="ray", jobs=(job,)))
         self.context.dispatch(
             RunSeen(
                 at_s=at_s, source="telemetry", run_id="new", name="new", state=RunState.RUNNING,
-                submission_id="job-1",
+                submission_id=spec.submission_id,
             )
         )  # fmt: skip
         self.context.dispatch(
@@ -221,7 +227,7 @@ class ScriptedActions:
                 at_s=at_s, source="telemetry", run_id="new", attempt=1, checkpoint=Checkpoint(1, "")
             )
         )
-        return job
+        return job if self.answers_submit else await asyncio.Future()
 
     async def submit_and_resubmit(
         self,
@@ -290,7 +296,7 @@ async def test_a_job_is_launched_only_where_no_run_goes_and_stopped_at_the_end()
     context = ScriptedContext()
     run, actions, _ = run_of(context, day_of("[[step]]\nlaunch = 'checkpointed'\n"))
     assert (await run.conduct()).passed
-    assert actions.asked == ["launch checkpointed", "stop job-1"]
+    assert actions.asked == ["launch checkpointed", f"stop {actions.launched}"]
 
     context = ScriptedContext(trained())
     run, actions, _ = run_of(context, day_of("[[step]]\nlaunch = 'checkpointed'\n"))
@@ -400,6 +406,33 @@ async def test_an_abort_ends_a_wait_at_once() -> None:
     assert (await asyncio.wait_for(going, 5)).why == "aborted: interrupted"
 
 
+async def test_an_abort_stops_a_job_that_was_accepted_before_the_answer_came() -> None:
+    context = ScriptedContext()
+    run, actions, _ = run_of(context, day_of("[[step]]\nlaunch = 'checkpointed'\n"))
+    actions.answers_submit = False
+    conducted = asyncio.create_task(run.conduct())
+    await until(lambda: bool(actions.launched))
+    run.abort("by the user")
+    assert (await asyncio.wait_for(conducted, 5)).why == "aborted: by the user"
+    assert actions.asked == ["launch checkpointed", f"stop {actions.launched}"]
+
+
+async def test_a_job_that_was_not_accepted_is_not_reported_as_running(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def missing(actions: ScriptedActions, job_id: str) -> None:
+        raise MissingError(f"There is no job {job_id!r}", status=404)
+
+    async def rejected(actions: ScriptedActions, spec: LaunchSpec) -> Job:
+        raise CockpitError("Ray rejected the job.")
+
+    monkeypatch.setattr(ScriptedActions, "submit", rejected)
+    monkeypatch.setattr(ScriptedActions, "stop_job", missing)
+    run, _, reported = run_of(ScriptedContext(), day_of("[[step]]\nlaunch = 'checkpointed'\n"))
+    assert "Ray rejected the job." in (await run.conduct()).why
+    assert reported[-1].startswith("there is no job checkpointed-")
+
+
 def test_a_step_is_called_by_what_it_does() -> None:
     steps: tuple[Step, ...] = day_of("[[step]]\nlaunch = 'checkpointed'\n" + TWICE).steps
     assert [step.name for step in steps] == ["launch checkpointed", "pod-kill", "again"]
@@ -414,4 +447,4 @@ async def test_a_day_that_is_cancelled_stops_the_job_that_it_launched() -> None:
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(going, 5)
-    assert actions.asked == ["launch checkpointed", "stop job-1"]
+    assert actions.asked == ["launch checkpointed", f"stop {actions.launched}"]

@@ -151,6 +151,7 @@ def test_the_death_of_a_rank_is_timed_as_it_was(session: Session, facts: Facts) 
     assert (measured.ranks_before, measured.ranks_after, measured.restarts) == (2, 2, 1)
 
 
+@pytest.mark.nightly  # of a rank: test_the_death_of_a_rank_is_timed_as_it_was
 def test_the_death_of_a_pod_is_timed_as_it_was(session: Session, facts: Facts) -> None:
     actions = DrillActions(session)
     plan = plan_kill(session.store, "1", 0.0, recover_s=200.0)

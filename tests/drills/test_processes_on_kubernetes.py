@@ -216,7 +216,7 @@ def test_a_killed_container_is_restarted_with_nothing_left_to_undo(
     assert text.startswith("done: ")
 
 
-@pytest.mark.nightly  # Action.RESTART, on a real hang: tests/hangs/test_on_kubernetes.py
+@pytest.mark.nightly  # Action.RESTART, on a real hang: tests/guard/test_guard_on_local.py
 @pytest.mark.parametrize("action", [Action.REPLACE])
 def test_guard_ends_the_rank_of_a_hang(
     action: Action, session: Session, ray_on_kubernetes: RealCluster

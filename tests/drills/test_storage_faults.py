@@ -70,6 +70,7 @@ def test_a_busy_disk_ends_no_attempt(session: Session, tmp_path: Path) -> None:
     assert not list(storage.parent.glob(".cockpit-*")), record
 
 
+@pytest.mark.nightly  # another fault of the storage: test_a_run_outlives_a_full_disk
 def test_a_run_outlives_a_storage_that_takes_nothing(session: Session, tmp_path: Path) -> None:
     attempt = going(session.store).attempt
     assert attempt is not None

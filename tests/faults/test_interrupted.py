@@ -46,12 +46,12 @@ def interrupt(command: Running, number: signal.Signals, *, again: signal.Signals
     ("argv", "stage", "number", "again"),
     [
         (UP, "ray start", signal.SIGINT, signal.SIGINT),
-        (DEMO, "registered with Ray", signal.SIGHUP, signal.SIGTERM),
         (DEMO, "Launched", signal.SIGTERM, signal.SIGINT),
         *(
             pytest.param(*stage, marks=pytest.mark.nightly)
             for stage in (
                 (UP, "head-", signal.SIGTERM, None),
+                (DEMO, "registered with Ray", signal.SIGHUP, signal.SIGTERM),
                 (DEMO, "head-", signal.SIGINT, None),
                 (DEMO, "attempt ended", signal.SIGINT, signal.SIGINT),
             )

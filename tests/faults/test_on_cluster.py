@@ -52,6 +52,7 @@ def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
     return found
 
 
+@pytest.mark.nightly  # what the run reports: tests/training/test_on_ray.py
 @pytest.mark.timed
 def test_a_loss_that_is_not_a_number_fails_the_job_and_the_run_reports_why(tmp_path: Path) -> None:
     settings = ("learning_rate=1e38", "epochs=50", f"storage_path={tmp_path}")

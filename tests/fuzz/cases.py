@@ -1,6 +1,6 @@
 """How many cases a lane runs, how documents are broken, and what every decoder has to keep to.
 
-The cases are the same in each run: `FUZZ_SEED=7 pytest tests/fuzz -m slow` runs others.
+The cases are the same in each run: `FUZZ_SEED=7 pytest tests/fuzz -m nightly` runs others.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ _CHANGES = st.lists(
 )
 
 
-def quick_and_slow(cases: int) -> pytest.MarkDecorator:
-    """Run the test with `cases` in the slow lane, and with fewer in the quick one."""
-    return pytest.mark.parametrize("cases", [QUICK, pytest.param(cases, marks=pytest.mark.slow)])
+def quick_and_nightly(cases: int) -> pytest.MarkDecorator:
+    """Run the test with `cases` in the nightly lane, and with fewer in the quick one."""
+    return pytest.mark.parametrize("cases", [QUICK, pytest.param(cases, marks=pytest.mark.nightly)])
 
 
 def examine(strategy: st.SearchStrategy[T], check: Callable[[T], object], cases: int) -> None:

@@ -25,7 +25,7 @@ from cockpit.sources.ray import answers
 from cockpit.sources.ray.dashboard import Dashboard, _read, _submission
 from cockpit.sources.ray.train_runs import TrainRunsSource, _Reported
 from cockpit.store.store import Store
-from tests.fuzz.cases import assert_clean, broken, broken_bytes, examine, quick_and_slow
+from tests.fuzz.cases import assert_clean, broken, broken_bytes, examine, quick_and_nightly
 from tests.sources.fake_dashboard import autoscaler_answer, job, node
 
 RUN = {
@@ -99,7 +99,7 @@ PARSERS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", PARSERS)
-@quick_and_slow(3_000)
+@quick_and_nightly(3_000)
 def test_dashboard_answer_is_an_error_or_clean(name: str, cases: int) -> None:
     document, parse = PARSERS[name]
 
@@ -112,7 +112,7 @@ def test_dashboard_answer_is_an_error_or_clean(name: str, cases: int) -> None:
     examine(broken(document), check, cases)
 
 
-@quick_and_slow(4_000)
+@quick_and_nightly(4_000)
 def test_fuzzed_dashboard_answers_can_be_stored_and_printed(cases: int) -> None:
     def check(raw: Any) -> None:
         store = Store()
@@ -146,7 +146,7 @@ def store_answers(store: Store, raw: Any) -> None:
                 store.apply(event)
 
 
-@quick_and_slow(4_000)
+@quick_and_nightly(4_000)
 def test_bytes_are_json_or_a_value_error(cases: int) -> None:
     def check(raw: bytes) -> None:
         with suppress(ValueError):
@@ -167,7 +167,7 @@ CURVES = {
 }
 
 
-@quick_and_slow(3_000)
+@quick_and_nightly(3_000)
 def test_prometheus_series_is_an_error_or_numbers(cases: int) -> None:
     def check(raw: Any) -> None:
         with suppress(*MISUNDERSTOOD):
@@ -198,7 +198,7 @@ RUNS = {
 }
 
 
-@quick_and_slow(3_000)
+@quick_and_nightly(3_000)
 def test_mlflow_run_is_an_error_or_clean(cases: int) -> None:
     settings = MlflowSettings("http://x")
     client = Mlflow(settings)

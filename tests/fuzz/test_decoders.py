@@ -45,7 +45,7 @@ from tests.backends.kuberay.queue_objects import (
     workload,
 )
 from tests.backends.kuberay.recorded_objects import Moment
-from tests.fuzz.cases import assert_clean, broken, broken_bytes, examine, quick_and_slow
+from tests.fuzz.cases import assert_clean, broken, broken_bytes, examine, quick_and_nightly
 
 NOW_S = 1_763_713_000.0
 HOST = Host("a", "10.0.0.2", "a", "workers")
@@ -217,7 +217,7 @@ DECODERS: dict[str, tuple[list[Any], Callable[[Any], Any]]] = {
 
 
 @pytest.mark.parametrize("name", DECODERS)
-@quick_and_slow(800)
+@quick_and_nightly(800)
 def test_answer_is_refused_or_clean(name: str, cases: int) -> None:
     documents, decode = DECODERS[name]
 
@@ -229,7 +229,7 @@ def test_answer_is_refused_or_clean(name: str, cases: int) -> None:
     examine(broken(*documents), check, cases)
 
 
-@quick_and_slow(800)
+@quick_and_nightly(800)
 def test_log_lines_of_any_bytes_are_clean(cases: int) -> None:
     def check(raw: bytes) -> None:
         assert_clean(lines_of(raw.decode(errors="replace")))
@@ -237,12 +237,12 @@ def test_log_lines_of_any_bytes_are_clean(cases: int) -> None:
     examine(broken_bytes(st.sampled_from(LOG_LINES)), check, cases)
 
 
-@quick_and_slow(800)
+@quick_and_nightly(800)
 def test_flame_graph_of_any_bytes_is_read(cases: int) -> None:
     examine(broken_bytes(st.just(FLAMES)), lambda raw: profile(raw, 5.0), cases)
 
 
-@quick_and_slow(800)
+@quick_and_nightly(800)
 def test_notes_of_a_recording_are_read_or_an_error(cases: int, tmp_path: Path) -> None:
     recording = tmp_path / "one.cockpit"
     document = json.dumps({"tags": ["a", "b"], "note": "text"}).encode()

@@ -18,7 +18,7 @@ from cockpit.backends.kuberay.api import kubeconfig
 from cockpit.backends.kuberay.api.credentials import Credentials
 from cockpit.drills.gamedays import file
 from cockpit.model.error import CockpitError, UsageError
-from tests.fuzz.cases import broken, broken_bytes, examine, quick_and_slow
+from tests.fuzz.cases import broken, broken_bytes, examine, quick_and_nightly
 from training.checkpoint import manifest
 from training.checkpoint.manifest import Damaged, File, Manifest
 from training.checkpoint.storage import RunDirectory
@@ -39,7 +39,7 @@ _TOML = (
 _WORDS = tuple(sorted({word for day in DAYS for word in day.decode().split()}))
 
 
-@quick_and_slow(4_500)
+@quick_and_nightly(4_500)
 def test_game_day_is_understood_or_a_usage_error(cases: int) -> None:
     def check(text: bytes) -> None:
         with suppress(CockpitError):
@@ -105,7 +105,7 @@ KUBECONFIG = {
 }
 
 
-@quick_and_slow(5_000)
+@quick_and_nightly(5_000)
 def test_kubeconfig_is_read_or_a_usage_error(cases: int, tmp_path: Path) -> None:
     path = tmp_path / "config"
 
@@ -155,7 +155,7 @@ def _manifest(world_size: int = 2) -> dict[str, Any]:
     return whole
 
 
-@quick_and_slow(4_500)
+@quick_and_nightly(4_500)
 def test_manifest_is_whole_or_damage(cases: int, tmp_path: Path) -> None:
     (tmp_path / "model.pt").write_bytes(b"model")
     second = Manifest(1, 2, 40, ()).encode()

@@ -14,7 +14,7 @@ from cockpit.backends.kuberay.resources.health import health, health_alone
 from cockpit.backends.kuberay.resources.raycluster import ray_cluster
 from cockpit.model.decoding.limited_json import loads
 from tests.backends.kuberay.recorded_objects import Moment
-from tests.fuzz.cases import assert_clean, broken, examine, quick_and_slow
+from tests.fuzz.cases import assert_clean, broken, examine, quick_and_nightly
 
 MOMENTS = [Moment.of(name) for name in ("ready", "starting", "worker-ended", "workers-wait")]
 CLUSTERS = [moment.raw for moment in MOMENTS]
@@ -75,7 +75,7 @@ DESCRIBED = {"cluster": "cluster", "pod": "pod", "node": "node", "rayjob": "rayj
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@quick_and_slow(3_000)
+@quick_and_nightly(3_000)
 def test_object_is_skipped_or_clean(kind: str, cases: int) -> None:
     documents, parse = KINDS[kind]
 
@@ -89,7 +89,7 @@ def test_object_is_skipped_or_clean(kind: str, cases: int) -> None:
     examine(broken(*documents), check, cases)
 
 
-@quick_and_slow(3_000)
+@quick_and_nightly(3_000)
 def test_health_and_groups_of_any_cluster_can_be_shown(cases: int) -> None:
     def check(raw: Any) -> None:
         read = loads(json.dumps(raw))

@@ -20,7 +20,7 @@ from cockpit.recorder.codec import CodecError
 from cockpit.recorder.file import pack
 from cockpit.recorder.reading.library import Library
 from cockpit.recorder.reading.recording import Recording
-from tests.fuzz.cases import VALUES, assert_clean, broken, broken_bytes, examine, quick_and_slow
+from tests.fuzz.cases import VALUES, assert_clean, broken, broken_bytes, examine, quick_and_nightly
 from tests.recorder.test_codec import filled
 from tests.recorder.test_hostile_recording import recording
 
@@ -35,7 +35,7 @@ def lines() -> list[Any]:
 LINES = broken(*lines()).map(lambda raw: json.dumps(raw, ensure_ascii=False))
 
 
-@quick_and_slow(8_000)
+@quick_and_nightly(8_000)
 def test_line_is_an_error_or_a_clean_event(cases: int) -> None:
     def check(line: str) -> None:
         with suppress(CodecError):
@@ -48,7 +48,7 @@ def test_line_is_an_error_or_a_clean_event(cases: int) -> None:
 
 
 @pytest.mark.parametrize("kind", [RunSummary, KeptDrill])
-@quick_and_slow(2_000)
+@quick_and_nightly(2_000)
 def test_plain_object_is_an_error_or_clean(kind: type[Any], cases: int) -> None:
     whole = json.loads(json.dumps(codec.to_plain(filled(kind, random.Random(1)))))
 
@@ -74,7 +74,7 @@ _COLUMNS = st.sampled_from(
 )
 
 
-@quick_and_slow(1_500)
+@quick_and_nightly(1_500)
 def test_file_is_one_row_and_can_be_replayed(cases: int, tmp_path: Path) -> None:
     library = Library(tmp_path)
     path = recording(library.directory, "one")

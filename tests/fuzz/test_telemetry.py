@@ -19,7 +19,7 @@ from cockpit.sources.telemetry.events import event_of
 from cockpit.sources.telemetry.records import Progress, RereadError
 from cockpit.store.store import Store
 from tests.events import DRILL
-from tests.fuzz.cases import assert_clean, broken, broken_bytes, examine, quick_and_slow
+from tests.fuzz.cases import assert_clean, broken, broken_bytes, examine, quick_and_nightly
 from tests.sources.mutated import bodies, feed
 from training.telemetry import wire
 
@@ -30,7 +30,7 @@ HEALTHY = [
 LINES = broken(*HEALTHY).map(lambda raw: json.dumps(raw).encode())
 
 
-@quick_and_slow(8_000)
+@quick_and_nightly(8_000)
 def test_line_is_skipped_or_a_clean_event_that_can_be_recorded(cases: int) -> None:
     def check(line: bytes) -> None:
         with suppress(wire.WireError):
@@ -43,7 +43,7 @@ def test_line_is_skipped_or_a_clean_event_that_can_be_recorded(cases: int) -> No
     examine(LINES, check, cases)
 
 
-@quick_and_slow(8_000)
+@quick_and_nightly(8_000)
 def test_broken_bytes_are_skipped(cases: int) -> None:
     """By the decoder alone, whose JSON has no limits where training reads its own stream."""
 
@@ -58,7 +58,7 @@ def test_broken_bytes_are_skipped(cases: int) -> None:
     examine(broken_bytes(LINES), check, cases)
 
 
-@quick_and_slow(4_000)
+@quick_and_nightly(4_000)
 def test_accepted_telemetry_lines_can_be_printed(cases: int) -> None:
     def check(raws: list[Any]) -> None:
         store = Store()
@@ -77,7 +77,7 @@ def test_accepted_telemetry_lines_can_be_printed(cases: int) -> None:
     examine(broken(HEALTHY[:20], HEALTHY[20:40]), check, cases)
 
 
-@quick_and_slow(10_000)
+@quick_and_nightly(10_000)
 def test_stream_is_read_on_past_broken_lines(cases: int) -> None:
     """Lines out of order, twice and torn, by one reader into one store."""
     count = cases * 250 if cases < 1000 else cases  # most of the time is in a few lines

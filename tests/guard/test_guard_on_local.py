@@ -60,6 +60,7 @@ def test_frozen_rank_and_stuck_rank_are_named_and_restarted_once(run: HungRun) -
     assert acts()[before:] == ["done", "done"]
 
 
+@pytest.mark.nightly  # a game day: tests/drills/test_smoke_gameday.py
 def test_game_day_measures_the_recovery_that_its_guard_brings(
     run: HungRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,6 +55,7 @@ def test_stuck_rank_of_an_unmodified_script_is_named_within_30_s(
     check(session, run, found, script)
 
 
+@pytest.mark.nightly  # on a local cluster: tests/guard/test_guard_on_local.py
 def test_guard_ends_the_stuck_rank_of_a_torch_script_and_the_run_continues(
     session: Session, ray_on_kubernetes: RealCluster
 ) -> None:

@@ -49,6 +49,7 @@ def test_a_job_that_trains_leaves_a_run_and_a_checkpoint(
     assert Path(run.checkpoints[-1][1].path).parent == tmp_path / f"a-{job}"
 
 
+@pytest.mark.nightly  # tests/training/test_tune_job.py
 def test_tune_searches(
     cluster: LocalBackend, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.actions.jobs import JobActions
 from cockpit.launch import submission
 from cockpit.launch.environment import JobEnvironment
 from cockpit.launch.rayjob import NAME_LIMIT, RayJobOptions, provide, rayjob_spec, resource_name
@@ -16,7 +17,8 @@ from cockpit.model.error import UsageError
 from cockpit.model.recovery import FAST
 from cockpit.sources.ray.dashboard import Dashboard
 from tests.jobs_api import JobsApi
-from tests.launch.test_submission import dashboard, ray
+from tests.launch.test_mlflow_server import RayJobs
+from tests.launch.test_submission import dashboard, for_drivers, ray
 from training.telemetry.names import CALLBACK
 
 __all__ = ["dashboard", "ray"]
@@ -85,6 +87,16 @@ def test_a_name_is_one_that_kubernetes_takes(submission_id: str) -> None:
     assert re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", name)
     assert len(name) <= NAME_LIMIT
     assert name.endswith("-0a1b2c3d")
+
+
+async def test_the_driver_of_a_rayjob_runs_on_a_node_for_drivers_too(
+    ray: JobsApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray.nodes.append(for_drivers(4))
+    monkeypatch.setattr(JobActions, "_dashboard", lambda self: ray.dashboard())
+    cluster = RayJobs()
+    await JobActions(cluster).submit_rayjob(submission.bundled_spec("checkpointed"))
+    assert cluster.specs[0].driver.custom == {"driver": 1.0}
 
 
 def test_times_that_are_none_are_refused() -> None:

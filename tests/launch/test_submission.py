@@ -18,7 +18,7 @@ from cockpit.model.recovery import DEFAULT, FAST
 from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.sources.ray.http import AnswerError, MissingError
 from tests.jobs_api import JobsApi
-from tests.sources.fake_dashboard import job
+from tests.sources.fake_dashboard import job, node
 from training.telemetry.names import CALLBACK
 
 
@@ -273,6 +273,51 @@ async def test_code_that_is_a_uri_is_not_uploaded(ray: JobsApi, dashboard: Dashb
     assert sent["runtime_env"]["working_dir"] == "s3://bucket/code.zip"
     assert sent["runtime_env"]["py_modules"] == [f"gcs://{name}" for name in ray.uploads]
     assert len(ray.uploads) == 1, "the telemetry"
+
+
+def for_drivers(places: float, name: str = "d" * 56, *, alive: bool = True) -> dict[str, Any]:
+    made = node(name, head=False, alive=alive)
+    made["raylet"]["resourcesTotal"] = {"driver": places}
+    return made
+
+
+async def test_a_driver_runs_on_a_node_for_drivers_while_there_is_a_free_place(
+    ray: JobsApi, dashboard: Dashboard
+) -> None:
+    ray.head = "d" * 56
+    ray.nodes += [for_drivers(4, "e" * 56, alive=False), for_drivers(1)]
+    for reserved in ({"driver": 1.0}, None):
+        spec = submission.bundled_spec("checkpointed")
+        sent = ray.jobs[(await submission.launch(dashboard, spec)).id]
+        assert sent.get("entrypoint_resources") == reserved
+        assert submission.DRIVER not in sent["metadata"], "the user did not ask for it"
+    for each in ray.jobs.values():
+        each["status"] = "SUCCEEDED"
+    again = await submission.resume(dashboard, next(iter(ray.jobs)))
+    assert ray.jobs[again.id]["entrypoint_resources"] == {"driver": 1.0}
+    ray.jobs[again.id]["status"] = "SUCCEEDED"
+    ray.nodes = [node()]
+    again = await submission.resume(dashboard, again.id)
+    assert "entrypoint_resources" not in ray.jobs[again.id], "such a node is gone"
+
+
+async def test_what_the_user_reserves_for_the_driver_is_not_changed(
+    ray: JobsApi, dashboard: Dashboard
+) -> None:
+    ray.nodes.append(for_drivers(4))
+    wants = JobEnvironment(driver=DriverResources(cpus=0))
+    spec = submission.bundled_spec("checkpointed", environment=wants)
+    sent = ray.jobs[(await submission.launch(dashboard, spec)).id]
+    assert sent["entrypoint_num_cpus"] == 0
+    assert "entrypoint_resources" not in sent
+
+
+async def test_a_head_with_the_resource_is_no_node_for_drivers(
+    ray: JobsApi, dashboard: Dashboard
+) -> None:
+    ray.nodes[0]["raylet"]["resourcesTotal"] = {"driver": 4}
+    started = await submission.launch(dashboard, submission.bundled_spec("checkpointed"))
+    assert "entrypoint_resources" not in ray.jobs[started.id]
 
 
 def test_a_working_directory_is_for_a_command_and_must_be_there() -> None:

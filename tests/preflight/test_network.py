@@ -31,7 +31,7 @@ from cockpit.preflight.network import (
     measure,
     rounds,
 )
-from tests.fuzz.cases import assert_clean, broken, examine, quick_and_slow
+from tests.fuzz.cases import assert_clean, broken, examine, quick_and_nightly
 from tests.preflight.pods import FACTS, HEAD, ONE, TWO, PodsHere, pod, target
 from tests.simulated_backend import ScriptedBackend
 
@@ -121,7 +121,7 @@ def test_many_pods_are_measured_with_some_of_the_others() -> None:
     assert {pod for pair in played[0] for pod in pair} == set(range(100))
 
 
-@quick_and_slow(500)
+@quick_and_nightly(500)
 def test_result_of_a_measurement_is_an_error_or_clean(cases: int) -> None:
     document = {"torch": "2", "pairs": {"one": {"latency_s": 1, "bytes_per_s": 2, "error": ""}}}
 

@@ -23,7 +23,7 @@ from cockpit.preflight.finding import State
 from cockpit.preflight.preflight import check
 from cockpit.preflight.survey import script, survey
 from tests.drills.script import eventually
-from tests.fuzz.cases import assert_clean, broken, examine, quick_and_slow
+from tests.fuzz.cases import assert_clean, broken, examine, quick_and_nightly
 from tests.preflight.pods import HEAD, ONE, TWO, PodsHere, target
 from tests.simulated_backend import ScriptedBackend
 
@@ -110,7 +110,7 @@ def test_output_that_is_no_result_is_refused_in_one_line(output: str, words: str
     assert len(str(raised.value)) < 300
 
 
-@quick_and_slow(500)
+@quick_and_nightly(500)
 def test_result_of_a_pod_is_an_error_or_clean(cases: int) -> None:
     document = json.loads(probe("facts", **asked("/tmp", modules=("x",))).stdout)
 

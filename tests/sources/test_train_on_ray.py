@@ -165,6 +165,7 @@ DataParallelTrainer(
 """
 
 
+@pytest.mark.nightly  # numbers in a real Prometheus: tests/sources/test_prometheus.py
 async def test_a_runs_numbers_come_back_from_prometheus(
     ray: Dashboard, cluster: LocalBackend, tmp_path: Path
 ) -> None:

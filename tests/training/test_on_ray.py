@@ -361,7 +361,7 @@ def torchrun(cluster: Cluster) -> Outcome:
     return outcome
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # without Ray: tests/training/test_torchrun.py
 def test_torchrun_run_is_reported_like_a_ray_train_run(torchrun: Outcome) -> None:
     records = torchrun.records
     first, second = bodies(records, AttemptEnd)

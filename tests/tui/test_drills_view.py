@@ -52,7 +52,7 @@ async def test_catalogue_has_every_fault_with_its_effect_and_needs(cockpit: Open
         await seen.sees(
             "Faults and game days ·",
             "pod-kill",
-            "delete the head pod with no grace period; GCS and drivers end",
+            "delete the head pod with no grace period; its GCS and drivers end",
             "exec in the pod, NET_ADMIN in the pod, nft in the image",
             "the file is restored",
         )

@@ -18,7 +18,14 @@ from cockpit.cli.output.streams import log
 from cockpit.cli.read.logs import follow_job
 from cockpit.config import file
 from cockpit.format import bytes_text, in_seconds
-from cockpit.launch import environment_flags, flags, mlflow_server, resubmit, submission
+from cockpit.launch import (
+    driver_node,
+    environment_flags,
+    flags,
+    mlflow_server,
+    resubmit,
+    submission,
+)
 from cockpit.launch.capacity import beside, shortage
 from cockpit.launch.folder import Folder, is_large, summary
 from cockpit.launch.rayjob import RayJobOptions, resource_name
@@ -144,7 +151,7 @@ def _lacking(session: Session, spec: submission.LaunchSpec) -> list[str]:
 
 async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.LaunchSpec) -> int:
     async with Dashboard(backend.dashboard) as dashboard:
-        actions = JobActions(backend)
+        actions, wanted = JobActions(backend), spec.environment.driver
         if args.resubmit and (running := await resubmit.already_running(dashboard, spec)):
             spec = running
             log(f"{spec.submission_id} is already running this command: waiting for it.")
@@ -152,6 +159,8 @@ async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.L
         else:
             if words := beside(await dashboard.jobs()):
                 log(words)
+            if await submission.driver_resources(dashboard, wanted) != wanted:
+                log(driver_node.TEXT)
             job = await actions.submit(spec)
         if args.output == "table":
             print(job.id, flush=True)

@@ -72,7 +72,7 @@ FAULTS = (
         ),
     ),
     Fault(
-        "head-kill", "delete the head pod with no grace period; GCS and drivers end", Aim.HEAD,
+        "head-kill", "delete the head pod with no grace period; its GCS and drivers end", Aim.HEAD,
         pod_end, needs=("delete pods",), repair="the head pod is replaced", unavailable=NO_DELETE,
     ),
 )  # fmt: skip

@@ -39,6 +39,7 @@ from cockpit.model.run import Job
 from cockpit.model.scale import ScaleRequest
 from cockpit.model.text import one_line
 from cockpit.sources.polling.pause import pause
+from cockpit.sources.ray.http import MissingError
 from cockpit.store.run import RunView
 from cockpit.store.selectors import going_run
 from cockpit.store.store import Store
@@ -235,8 +236,9 @@ class GameDayRun:
         if going and not step.always:
             return f"run {going.name} continues: nothing was launched"
         spec = submission.bundled_spec(step.job, step.settings)
-        job_id = (await self._actions.submit(spec)).id
-        self._launched.append(job_id)
+        job_id = spec.submission_id
+        self._launched.append(job_id)  # before: an abort may come after Ray has accepted the job
+        await self._actions.submit(spec)
         if step.resubmit:
             self._staying.append(asyncio.create_task(self._stay(spec, step.resubmit)))
 
@@ -283,6 +285,8 @@ class GameDayRun:
                 await self._actions.stop_job(job_id)
                 if wait:
                     await self._until(over, STOP_S, f"job {job_id} still runs")
+            except MissingError:
+                self._log(f"there is no job {job_id} to stop")
             except CockpitError as error:
                 self._log(f"job {job_id} was not stopped: {one_line(error.what)}")
 

@@ -29,7 +29,8 @@ def ranks_on(target: Target, demand: Demand) -> dict[str, int]:
     room = {pod.name: fits(target.cpus(pod), target.gpus(pod), demand) for pod in target.pods}
     most = demand.workers
     if most is not None and demand.spread and target.workers:
-        most = math.ceil(most / len(target.workers))
+        takes_ranks = [pod for pod in target.workers if room.get(pod.name)]  # no pod of drivers
+        most = math.ceil(most / max(1, len(takes_ranks)))
     return {pod: count if most is None else min(count, most) for pod, count in room.items()}
 
 

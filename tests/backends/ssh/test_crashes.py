@@ -110,6 +110,7 @@ def test_up_continues_after_a_kill_at_any_change(
     assert_nothing_left(described)
 
 
+@pytest.mark.nightly  # the same kills: test_up_continues_after_a_kill_at_any_change
 @pytest.mark.parametrize(("verb", "when"), UP)
 def test_down_cleans_up_after_a_kill_of_up_at_any_change(
     cluster: tuple[Hosts, list[Sshd]], verb: str, when: str

@@ -35,7 +35,8 @@ def running() -> Iterator[tuple[Network, Hosts]]:
         assert removed.hosts == 2
 
 
-@pytest.mark.parametrize("number", [0, 1])
+# Of the head's host; nightly: of a worker's.
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.nightly)])
 async def test_cluster_continues_after_a_restart_of_a_host(
     running: tuple[Network, Hosts], number: int
 ) -> None:
