@@ -204,6 +204,8 @@ async def test_error_of_ray_that_repeats_the_environment_is_shown_without_its_se
 
     monkeypatch.setattr(Dashboard, "submit", refuse)
     monkeypatch.setattr(Dashboard, "has_package", AsyncMock(return_value=True))
+    monkeypatch.setattr(Dashboard, "nodes", AsyncMock(return_value=()))
+    monkeypatch.setattr(Dashboard, "jobs", AsyncMock(return_value=()))
     wants = JobEnvironment(env_vars={"HF_TOKEN": f"a, '{SECRET}"})
     spec = submission.bundled_spec("ddp", environment=wants)
     with pytest.raises(AnswerError) as raised:

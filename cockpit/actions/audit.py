@@ -22,7 +22,7 @@ from cockpit.model.error import CockpitError, NotAllowedError
 from cockpit.model.secret import masked
 from cockpit.model.text import one_line
 
-DONE, FAILED = "done", "failed"
+DONE, FAILED, UNKNOWN = "done", "failed", "unknown"
 READ_BYTES = 1_000_000
 """Of the end of the log."""
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -56,10 +56,12 @@ def record(
     before: str = "",
     after: str = "",
     error: str = "",
+    is_known: bool = True,
 ) -> str:
     """Append the user, the change, the time, the cluster and the result to the audit log.
 
-    `error`: why the change failed. Returns why the line could not be written, or an empty string.
+    `error`: why the change failed; with `is_known` false, it may have been made all the same, or in
+    part. Returns why the line could not be written, or an empty string.
     Values that look like a secret are masked, since a launch has its command line here. The file
     has mode 0600. A line that cannot be written is also logged as a warning: the change was already
     made or has failed.
@@ -75,7 +77,7 @@ def record(
         "target": masked(target),
         "before": masked(before),
         "after": masked(after),
-        "result": FAILED if error else DONE,
+        "result": DONE if not error else FAILED if is_known else UNKNOWN,
         "error": masked(error),
     }
     try:
@@ -106,15 +108,17 @@ def recorded(
     try:
         yield line
     except BaseException as error:
-        record(action, ref, target, **line, error=one_line(str(error)) or "interrupted")
+        why = one_line(str(error)) or "interrupted"
+        record(action, ref, target, before=line["before"], after=line["after"], error=why)
         raise
-    record(action, ref, target, **line)
+    record(action, ref, target, before=line["before"], after=line["after"])
 
 
 def done_within(prefix: str, ref: ClusterRef, within_s: float) -> tuple[float, ...]:
-    """How many seconds ago such actions were done on the cluster, from the newest part of the log.
+    """How many seconds ago such actions were done on the cluster, or may have been.
 
-    Its times are those of this host's clock, which the cluster's may differ from.
+    From the newest part of the log. Its times are those of this host's clock, which the cluster's
+    may differ from.
     """
     try:
         with path().open("rb") as file:
@@ -127,10 +131,10 @@ def done_within(prefix: str, ref: ClusterRef, within_s: float) -> tuple[float, .
         try:
             read = json.loads(line)
             at_s, action = float(read["at_s"]), str(read["action"])
-            is_done = read["result"] == DONE and read["cluster"] == str(ref)
+            may_be_done = read["result"] != FAILED and read["cluster"] == str(ref)
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
-        if is_done and now_s - at_s <= within_s and action.startswith(prefix):
+        if may_be_done and now_s - at_s <= within_s and action.startswith(prefix):
             found.append(now_s - at_s)
     return tuple(found)
 

@@ -69,7 +69,8 @@ class AuditedActions:
             self._write(change, error)
             raise
         except asyncio.CancelledError:
-            self._write(change, CockpitError("interrupted: the change may have been made"))
+            interrupted = CockpitError("interrupted: the change may have been made")
+            self._write(change, interrupted, is_known=False)
             raise
 
     def require_allowed(self) -> None:
@@ -81,7 +82,10 @@ class AuditedActions:
         self._write(change)
         await self._backend.announce(change)
 
-    def _write(self, change: Change, error: CockpitError | None = None) -> None:
+    def _write(
+        self, change: Change, error: CockpitError | None = None, *, is_known: bool = True
+    ) -> None:
+        """Add the change to the audit log and to the events; `is_known` as in `audit.record`."""
         unwritten = audit.record(
             change.action,
             self._backend.ref,
@@ -90,6 +94,7 @@ class AuditedActions:
             before=change.before,
             after=change.after,
             error=one_line(str(error)) if error else "",
+            is_known=is_known,
         )
         what = one_line(masked(f"{change.action} {change_text(change)}: {error or 'done'}"))
         reason = "Failed" if error else "Requested"

@@ -94,7 +94,7 @@ class GuardActions(DrillActions):
         return path
 
     def changes_ago_s(self) -> tuple[float, ...]:
-        """How long ago guards of this machine have changed this cluster, in the last hour."""
+        """How long ago, in the last hour, guards of this host changed the cluster or may have."""
         return audit.done_within(PREFIX, self._backend.ref, HOUR_S)
 
     def notice(self, decision: Decision, line: str) -> None:
@@ -111,6 +111,11 @@ class GuardActions(DrillActions):
         except CockpitError as error:
             self.may_have_changed = before or not pod_script.has_answered(error)
             raise
+
+    def _write(
+        self, change: Change, error: CockpitError | None = None, *, is_known: bool = True
+    ) -> None:
+        super()._write(change, error, is_known=is_known and not self.may_have_changed)
 
     def _of_guard(self, decision: Decision, kind: str, name: str, after: str) -> Change:
         before = one_line(decision.trouble.sentence, 300)

@@ -210,7 +210,11 @@ async def driver_resources(dashboard: Dashboard, wanted: DriverResources) -> Dri
     """
     if wanted != NOTHING_RESERVED:
         return wanted
-    return driver_node.reservation(await dashboard.nodes(), await dashboard.jobs())
+    try:
+        nodes = await dashboard.nodes()
+    except AnswerError:
+        return wanted  # another version of Ray may list them otherwise, and accept jobs as this one
+    return driver_node.reservation(nodes, await dashboard.jobs())
 
 
 def environment(spec: LaunchSpec) -> dict[str, str]:

@@ -297,6 +297,28 @@ async def test_kill_whose_answer_was_lost_costs_budget(monkeypatch: pytest.Monke
         await of.poll()
         assert len(of.guard._memory.changes_s) == 1
         assert "restart, run demo, attempt 1: MAY be done: " in of.lines[-1]
+        assert audited()[-1]["result"] == "unknown"
+        audit.path().unlink()  # a later guard would count it
+
+
+async def test_lost_answer_costs_budget_after_a_restart_of_the_guard_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Cluster.exec
+
+    async def lost(of: Cluster, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
+        if argv[-2] == "rank":
+            return await run(of, pod, argv, uid=uid)
+        raise UnreachableError("The API server cannot be reached.", "no answer in time")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Cluster, "exec", lost)
+        await watched(replace(RESTART, budget=1)).poll()
+    assert [line["result"] for line in audited()] == ["unknown"]
+    later = watched(replace(RESTART, budget=1))
+    await later.poll()
+    assert not later.killed()
+    assert len(later.guard._memory.changes_s) == 1
 
 
 async def test_request_that_was_lost_before_the_kill_costs_no_budget(

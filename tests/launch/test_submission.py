@@ -301,6 +301,14 @@ async def test_a_driver_runs_on_a_node_for_drivers_while_there_is_a_free_place(
     assert "entrypoint_resources" not in ray.jobs[again.id], "such a node is gone"
 
 
+async def test_nodes_that_are_listed_otherwise_do_not_prevent_a_launch(
+    ray: JobsApi, dashboard: Dashboard
+) -> None:
+    ray.nodes = [{"raylet": None}]
+    started = await submission.launch(dashboard, submission.bundled_spec("checkpointed"))
+    assert "entrypoint_resources" not in ray.jobs[started.id]
+
+
 async def test_what_the_user_reserves_for_the_driver_is_not_changed(
     ray: JobsApi, dashboard: Dashboard
 ) -> None:
