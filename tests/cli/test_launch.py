@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.actions.jobs import JobActions
 from cockpit.backends.protocol import Backend
 from cockpit.cli import main as cli
 from cockpit.cli.change import launch, launch_list
 from cockpit.cli.change.launch import arguments as launch_arguments
 from cockpit.cli.options import connect
 from cockpit.cli.options.parser import Parser
-from cockpit.launch import resubmit
+from cockpit.launch import driver_node, resubmit, submission
 from cockpit.launch.capacity import beside, shortage
 from cockpit.launch.flags import spec as spec_of
 from cockpit.launch.job import BundledJob, JobSetting, bundled_job, bundled_jobs
@@ -26,6 +27,8 @@ from cockpit.model.cluster import Resources, WorkerGroup
 from cockpit.model.error import UsageError
 from cockpit.model.event import GroupsListed
 from cockpit.model.run import Job, JobStatus
+from tests.jobs_api import JobsApi
+from tests.launch.test_submission import for_drivers
 from tests.simulated_backend import ScriptedBackend
 from tests.sources.fake_dashboard import FakeDashboard
 
@@ -257,6 +260,21 @@ def test_launch_beside_a_running_job_reports_the_job_it_may_wait_for() -> None:
         "job-0 is also running on this cluster: a rank waits until"
     )
     assert beside(running).startswith("job-0, job-1, job-2, … are also running on this cluster")
+
+
+async def test_launch_reports_that_the_driver_is_not_on_the_head(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ray = JobsApi()
+    ray.nodes.append(for_drivers(1))
+    monkeypatch.setattr(launch, "Dashboard", lambda route: ray.dashboard())
+    monkeypatch.setattr(JobActions, "_dashboard", lambda actions: ray.dashboard())
+    args = Namespace(resubmit=0, follow=False, output="table")
+    for runs, said in (("ddp", True), ("fsdp2", False)):
+        spec = submission.bundled_spec(runs)
+        assert await launch._launch(args, ScriptedBackend(), spec) == 0
+        assert (driver_node.TEXT in capsys.readouterr().err) is said
+        ray.nodes.pop()
 
 
 def test_folder_is_read_once_for_the_plan_and_the_upload(

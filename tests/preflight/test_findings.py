@@ -12,6 +12,7 @@ from cockpit.model.cluster import QuotaRoom, Resources
 from cockpit.model.new_cluster import NewCluster, NodeRoom, PodsOf
 from cockpit.preflight.checks import new_cluster
 from cockpit.preflight.checks.clocks import clocks
+from cockpit.preflight.checks.placement import ranks_on
 from cockpit.preflight.demand import Demand
 from cockpit.preflight.facts import Answer, Memory, Room, Storage
 from cockpit.preflight.finding import Finding, State, failed, listed, summary
@@ -44,6 +45,14 @@ def found(
     """The findings with this name."""
     every = findings(where or target(), demand, answers() if of is None else of, **how)
     return [one for one in every if one.name == name]
+
+
+def test_a_pod_for_drivers_takes_no_share_of_the_ranks() -> None:
+    drivers = pod("drivers", 3)
+    nodes = (node(HEAD, 0.0), node(ONE, 4.0), node(TWO, 4.0), node(drivers, 0.0))
+    where = target(ONE, TWO, drivers, nodes=nodes)
+    ranks = {"head": 0, "one": 3, "two": 3, "drivers": 0}
+    assert ranks_on(where, Demand(workers=6, cpus=1.0, spread=True)) == ranks
 
 
 def test_pods_that_are_as_they_have_to_be_have_no_finding_to_fix() -> None:
