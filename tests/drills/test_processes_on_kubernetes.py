@@ -79,14 +79,20 @@ def session(
 
 
 def lose_head(session: Session, cluster: RealCluster) -> None:
+    """Until all pods are ready again: the workers' containers end some time after the head's."""
     session.drain()
     pod = head(session.store)
-    before = restarts(cluster, pod.name)
+    before = all_restarts(cluster)
     prepared = fault("gcs-kill").prepare(
         session, Victims((pod,)), Order("drill-g.1", {}, Random(0))
     )
     session.call(applied(session.call(prepared, 30.0)), 30.0)
-    assert session.wait(lambda store: restarts(cluster, pod.name) > before, 60.0)
+
+    def has_restarted(store: Store) -> bool:
+        now = all_restarts(cluster)
+        return all(now.get(name, count + 1) > count for name, count in before.items())
+
+    assert session.wait(has_restarted, 180.0), (before, all_restarts(cluster))
     cluster.wait_ready(1)
     assert session.wait(lambda store: head(store).ready, 60.0)
 
@@ -127,9 +133,18 @@ def in_pod(session: Session, pod: str, *argv: str) -> str:
 
 
 def restarts(cluster: RealCluster, pod: str) -> int:
-    (raw,) = (raw for raw in cluster.pods() if raw["metadata"]["name"] == pod)
-    statuses: list[Any] = raw["status"].get("containerStatuses", [])
-    return sum(int(status["restartCount"]) for status in statuses)
+    return all_restarts(cluster)[pod]
+
+
+def all_restarts(cluster: RealCluster) -> dict[str, int]:
+    """By the name of a pod, how often its containers were restarted."""
+    statuses: dict[str, list[Any]] = {
+        raw["metadata"]["name"]: raw["status"].get("containerStatuses", [])
+        for raw in cluster.pods()
+    }
+    return {
+        name: sum(int(status["restartCount"]) for status in of) for name, of in statuses.items()
+    }
 
 
 def how_it_ended(cluster: RealCluster, pod: str) -> str:
