@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from cockpit.model.cluster import Node
 from cockpit.model.driver import NOTHING_RESERVED, DriverResources
-from cockpit.model.run import Job
+from cockpit.model.run import Job, JobStatus
 
 RESOURCE = "driver"
 """The custom resource of such a node: how many drivers it takes. The component `driver` sets it."""
@@ -22,9 +22,12 @@ def reservation(nodes: Iterable[Node], jobs: Iterable[Job]) -> DriverResources:
 
     A driver that waited for a place would be worse off than one on the head.
     """
-    drivers = Counter(job.driver_node_id for job in jobs if not job.status.is_over)
+    unfinished = [job for job in jobs if not job.status.is_over]
+    drivers = Counter(job.driver_node_id for job in unfinished)
+    free = 0
     for node in nodes:
-        places = node.resources.get(RESOURCE, 0.0) if node.alive and not node.is_head else 0.0
-        if places - drivers[node.id] >= 1:
-            return DriverResources(custom={RESOURCE: 1.0})
-    return NOTHING_RESERVED
+        if node.alive and not node.is_head:
+            free += max(0, int(node.resources.get(RESOURCE, 0.0)) - drivers[node.id])
+    # Ray has not placed the driver of a pending job yet: it may get any of the places.
+    pending = sum(job.status is JobStatus.PENDING for job in unfinished if not job.driver_node_id)
+    return DriverResources(custom={RESOURCE: 1.0}) if free > pending else NOTHING_RESERVED

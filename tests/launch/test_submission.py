@@ -301,6 +301,16 @@ async def test_a_driver_runs_on_a_node_for_drivers_while_there_is_a_free_place(
     assert "entrypoint_resources" not in ray.jobs[again.id], "such a node is gone"
 
 
+async def test_a_pending_job_may_take_the_last_place_for_drivers(
+    ray: JobsApi, dashboard: Dashboard
+) -> None:
+    ray.nodes.append(for_drivers(1))
+    first = await submission.launch(dashboard, submission.bundled_spec("checkpointed"))
+    ray.jobs[first.id] |= {"status": "PENDING", "driver_node_id": None}
+    second = await submission.launch(dashboard, submission.bundled_spec("checkpointed"))
+    assert "entrypoint_resources" not in ray.jobs[second.id]
+
+
 async def test_nodes_that_are_listed_otherwise_do_not_prevent_a_launch(
     ray: JobsApi, dashboard: Dashboard
 ) -> None:
