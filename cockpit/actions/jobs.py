@@ -123,12 +123,13 @@ class JobActions(AuditedActions):
             self._backend, demand(spec), job, timeout_s=timeout_s, read_only=read_only
         )
 
-    async def submit(self, spec: LaunchSpec) -> Job:
+    async def submit(self, spec: LaunchSpec, log: Callable[[str], None] = lambda line: None) -> Job:
+        """`log` as for `submission.launch`."""
         spec = self._with_mlflow(spec)
         change = self._of_cluster("launch", after=f"{spec.submission_id}: {spec.shown_command}")
         with self._audited(change):
             async with self._dashboard() as dashboard:
-                job = await submission.launch(dashboard, spec)
+                job = await submission.launch(dashboard, spec, log)
         await self._done(change)
         return job
 

@@ -10,7 +10,7 @@ import json
 import secrets
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -180,8 +180,13 @@ def new_submission_id(name: str) -> str:
     return f"{safe.strip('-')[:40] or 'job'}-{secrets.token_hex(4)}"
 
 
-async def launch(dashboard: Dashboard, spec: LaunchSpec) -> Job:
-    """Upload what the cluster does not have yet, submit, and return the job as Ray lists it."""
+async def launch(
+    dashboard: Dashboard, spec: LaunchSpec, log: Callable[[str], None] = lambda line: None
+) -> Job:
+    """Upload what the cluster does not have yet, submit, and return the job as Ray lists it.
+
+    `log` is called if the driver gets a place on a node for drivers.
+    """
     training = package_training()
     own = package_folder(chosen) if (chosen := spec.chosen()) is not None else None
     with_training = not spec.has_own_training
@@ -190,6 +195,9 @@ async def launch(dashboard: Dashboard, spec: LaunchSpec) -> Job:
     wants = spec.environment
     working_dir = own.uri if own is not None else wants.working_dir or training.uri
     beside = (training.uri,) if working_dir != training.uri and with_training else ()
+    driver = await driver_resources(dashboard, wants.driver)
+    if driver != wants.driver:
+        log(driver_node.TEXT)
     submission = Submission(
         entrypoint=spec.command,
         submission_id=spec.submission_id,
@@ -198,7 +206,7 @@ async def launch(dashboard: Dashboard, spec: LaunchSpec) -> Job:
         env_vars=environment(spec),
         other_runtime_env=wants.others,
         metadata={**metadata(spec), WORKING_DIR: working_dir},
-        driver=await driver_resources(dashboard, wants.driver),
+        driver=driver,
     )
     return await _submit(dashboard, submission)
 

@@ -281,15 +281,20 @@ async def test_hang_is_captured_and_reported_without_the_right_to_exec(
     assert not of.guard._memory.changes_s, "it used up none of the budget"
 
 
+EXEC = Cluster.exec
+
+
+async def killed_without_answer(
+    of: Cluster, pod: str, argv: Sequence[str], *, uid: str = ""
+) -> ExecResult:
+    """The process of the rank is found, and then the answer of the kill is lost."""
+    if argv[-2] == "rank":
+        return await EXEC(of, pod, argv, uid=uid)
+    raise UnreachableError("The API server cannot be reached.", "no answer in time")
+
+
 async def test_kill_whose_answer_was_lost_costs_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Cluster.exec
-
-    async def lost(of: Cluster, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
-        if argv[-2] == "rank":
-            return await run(of, pod, argv, uid=uid)
-        raise UnreachableError("The API server cannot be reached.", "no answer in time")
-
-    monkeypatch.setattr(Cluster, "exec", lost)
+    monkeypatch.setattr(Cluster, "exec", killed_without_answer)
     for within_drill in (False, True):
         of = watched(replace(RESTART, budget=1))
         if within_drill:
@@ -304,15 +309,8 @@ async def test_kill_whose_answer_was_lost_costs_budget(monkeypatch: pytest.Monke
 async def test_lost_answer_costs_budget_after_a_restart_of_the_guard_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = Cluster.exec
-
-    async def lost(of: Cluster, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
-        if argv[-2] == "rank":
-            return await run(of, pod, argv, uid=uid)
-        raise UnreachableError("The API server cannot be reached.", "no answer in time")
-
     with monkeypatch.context() as patched:
-        patched.setattr(Cluster, "exec", lost)
+        patched.setattr(Cluster, "exec", killed_without_answer)
         await watched(replace(RESTART, budget=1)).poll()
     assert [line["result"] for line in audited()] == ["unknown"]
     later = watched(replace(RESTART, budget=1))

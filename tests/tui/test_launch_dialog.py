@@ -93,7 +93,7 @@ async def test_escape_leaves_the_value_then_the_settings_then_the_dialog(cockpit
 async def test_an_order_that_is_refused_comes_back_as_it_was_typed(
     cockpit: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(dashboard: object, spec: object) -> None:
+    async def refuse(dashboard: object, spec: object, log: object) -> None:
         raise UsageError("The cluster has no such disk.", "It has /mnt.")
 
     launch = submission.launch

@@ -18,14 +18,7 @@ from cockpit.cli.output.streams import log
 from cockpit.cli.read.logs import follow_job
 from cockpit.config import file
 from cockpit.format import bytes_text, in_seconds
-from cockpit.launch import (
-    driver_node,
-    environment_flags,
-    flags,
-    mlflow_server,
-    resubmit,
-    submission,
-)
+from cockpit.launch import environment_flags, flags, mlflow_server, resubmit, submission
 from cockpit.launch.capacity import beside, shortage
 from cockpit.launch.folder import Folder, is_large, summary
 from cockpit.launch.rayjob import RayJobOptions, resource_name
@@ -151,7 +144,7 @@ def _lacking(session: Session, spec: submission.LaunchSpec) -> list[str]:
 
 async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.LaunchSpec) -> int:
     async with Dashboard(backend.dashboard) as dashboard:
-        actions, wanted = JobActions(backend), spec.environment.driver
+        actions = JobActions(backend)
         if args.resubmit and (running := await resubmit.already_running(dashboard, spec)):
             spec = running
             log(f"{spec.submission_id} is already running this command: waiting for it.")
@@ -159,9 +152,7 @@ async def _launch(args: argparse.Namespace, backend: Backend, spec: submission.L
         else:
             if words := beside(await dashboard.jobs()):
                 log(words)
-            if await submission.driver_resources(dashboard, wanted) != wanted:
-                log(driver_node.TEXT)
-            job = await actions.submit(spec)
+            job = await actions.submit(spec, log)
         if args.output == "table":
             print(job.id, flush=True)
         else:
