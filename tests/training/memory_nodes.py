@@ -148,6 +148,7 @@ def train(
     kill: Kill | None = None,
     every_steps: int = 1,
     how: Parallelizer = replicated,
+    attempt: int = 1,
 ) -> Trained:
     """Call it on every rank; `places`: the node of each."""
     done = Trained({}, [], "", [], [])
@@ -184,6 +185,7 @@ def train(
     with (
         patch.object(telemetry, "step", step),
         patch.object(attempt_observer, "notice", notice),
+        patch.object(attempt_observer, "attempt", lambda: attempt),
         patch.object(Buffer, "copy", copies),
         FolderCheckpoints(folder, world.rank, world.size) as stored,
     ):

@@ -101,6 +101,13 @@ def test_two_lost_nodes_resume_from_the_storage_and_report_it(
     assert max(run.losses) == LAST
 
 
+def test_a_restart_before_the_first_copies_is_reported(tmp_path: Path) -> None:
+    with holding("a") as started:
+        again = partial(train, attempt=2)
+        run = on_ranks(1, again, tmp_path, started.nodes, ("a",))[0]
+    assert run.resumed == "starts at step 0: no node has copies in memory"
+
+
 def test_run_with_fewer_ranks_resumes_from_the_memory_of_more(tmp_path: Path) -> None:
     with holding("a", "b") as started:
         killed(started, tmp_path, ("a", "b"), Kill(rank=1, step=6))

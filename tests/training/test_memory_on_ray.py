@@ -17,26 +17,34 @@ pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
 JOB = ["-m", "training.jobs.checkpointed", "--model", "mlp", "--width", "32"]
 EVERY = ["--memory-every-steps", "1", "--save-every-epochs", "100"]
-LAST = 150
+LAST = 200
 ENDS_S = 60.0
 
 
 class Loss:
-    """Kills rank 1, once the attempt has made some steps."""
+    """Kills rank 1, once the run has made some steps with checkpoints in memory."""
 
-    def __init__(self, step: int) -> None:
-        self._step = step
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._first = 0
+        """The newest step when the holders of all nodes had started."""
         self.seen = 0
         """The newest step when the rank was killed."""
 
     def __call__(self, records: list[Record]) -> None:
-        if self.seen:
+        if self.seen or not notices(records, "CheckpointsInMemoryBegin"):
             return
         step = newest_step(records)
-        if step >= self._step:
+        self._first = self._first or step
+        if step >= self._first + self._steps:
             starts = [item.body for item in records if isinstance(item.body, AttemptStart)]
             os.kill(starts[-1].workers[1].pid, signal.SIGKILL)
             self.seen = step
+
+
+def notices(records: list[Record], reason: str) -> list[str]:
+    found = [record.body for record in records if isinstance(record.body, Notice)]
+    return [notice.message for notice in found if notice.reason == reason]
 
 
 def holding() -> list[int]:
@@ -65,9 +73,9 @@ def trained(cluster: Cluster, name: str, loss: Loss) -> Outcome:
 
 def check(outcome: Outcome, loss: Loss) -> None:
     assert outcome.code == 0, outcome.output[-4000:]
-    notices = [record.body for record in outcome.records if isinstance(record.body, Notice)]
-    texts = [notice.message for notice in notices if notice.reason == "Resumed"]
-    assert len(texts) == 1, texts
+    assert loss.seen, outcome.output[-4000:]
+    texts = notices(outcome.records, "Resumed")
+    assert len(texts) == 1, (loss.seen, outcome.output[-4000:])
     assert texts[0].startswith("resumes from memory, step "), "the storage has no checkpoint"
     assert int(texts[0].split()[-1]) >= loss.seen - 2
     assert "checkpoints in memory: 3 steps of each shard" in outcome.output
@@ -81,5 +89,5 @@ def check(outcome: Outcome, loss: Loss) -> None:
 def test_run_resumes_from_memory_after_a_rank_is_killed_and_leaves_no_memory(
     cluster: Cluster,
 ) -> None:
-    loss = Loss(step=60)
+    loss = Loss(steps=30)
     check(trained(cluster, "rank", loss), loss)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
@@ -15,17 +17,11 @@ from torch import nn
 
 from training.checkpoint.memory import need
 from training.checkpoint.memory.buffers import BufferCopies
+from training.checkpoint.memory.digest import DIGEST_PART_BYTES, digest
 from training.checkpoint.memory.holder import Holder
 from training.checkpoint.memory.need import Room
 from training.checkpoint.memory.sets import Copy, found, whole
-from training.checkpoint.memory.shard import (
-    DIGEST_PART_BYTES,
-    Buffer,
-    NotAShard,
-    digest,
-    pack,
-    unpack,
-)
+from training.checkpoint.memory.shard import Buffer, NotAShard, pack, unpack
 from training.checkpoint.memory.slots import SLACK_BYTES, SLOTS, Entry, Slots
 from training.connection import Address, NoAnswer, connected
 from training.free_memory import free_bytes
@@ -244,6 +240,12 @@ def test_holder_does_not_answer_without_the_token_of_the_run() -> None:
     finally:
         holder.close()
     assert found([holder.address]).lost == 1
+
+
+def test_a_holder_starts_without_torch() -> None:
+    program = "import sys, training.checkpoint.memory.on_ray; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
 
 
 @pytest.mark.parametrize("size", [DIGEST_PART_BYTES, 2 * DIGEST_PART_BYTES + 1])

@@ -165,7 +165,9 @@ class MemoryCheckpoints:
         except OSError as error:
             return _Plan((), 1, f"the copies in memory cannot be found: {error}")
         if not found.holders:
-            return _Plan((), 1, "")
+            # The holders may not have started before the restart, or their owner was lost.
+            is_restart = attempt_observer.attempt() > 1
+            return _Plan((), 1, "no node has copies in memory" if is_restart else "")
         stored = self._stored.newest_step()
         candidates = tuple(item for item in found.sets if item.step >= stored)
         if candidates:
@@ -213,6 +215,7 @@ class MemoryCheckpoints:
         room = Room(packed().size_bytes, writer.free_bytes)
         text = need.checked(self._nodes, self._world.gather_all(room))
         if self._world.rank == 0:
+            attempt_observer.notice("CheckpointsInMemoryBegin", text)
             print(text, flush=True)
         self._is_ready = True
         return True

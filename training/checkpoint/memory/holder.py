@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 from training import connection
-from training.checkpoint.memory.shard import digest
+from training.checkpoint.memory.digest import digest
 from training.checkpoint.memory.slots import Entry, Slot, Slots
 from training.connection import Address, Listener, NoAnswer
 from training.free_memory import free_bytes

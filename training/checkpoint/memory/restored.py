@@ -10,8 +10,9 @@ from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 
 from training import connection
 from training.checkpoint.filesystem import temporary_directory
+from training.checkpoint.memory.digest import digest
 from training.checkpoint.memory.sets import Copy, WholeSet
-from training.checkpoint.memory.shard import NotAShard, digest, unpack
+from training.checkpoint.memory.shard import NotAShard, unpack
 from training.checkpoint.rank_part import write
 
 FETCH_S = 20.0

@@ -6,12 +6,9 @@ tensor. The bytes of the tensors follow, each at a multiple of ALIGNED.
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
 import pickle
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -23,8 +20,6 @@ from torch import Tensor
 log = logging.getLogger(__name__)
 
 ALIGNED = 64
-DIGEST_PART_BYTES = 16 << 20
-DIGEST_THREADS = 4
 _LENGTH_BYTES = 8
 _PLAIN = frozenset({bool, int, float, str, type(None)})
 _CLASSES = frozenset(
@@ -126,25 +121,6 @@ class Buffer:
             cudart.cudaHostUnregister(self._pinned_at)
         self._views, self._of = [], (0, ())
         self._memory.release()
-
-
-def digest(shard: memoryview) -> str:
-    """The SHA-256 of a shard; of a longer one than DIGEST_PART_BYTES, that of its parts' SHA-256.
-
-    One thread computes 1 to 2 GB/s. Several threads compute the parts, on at most a quarter of the
-    CPUs: the ranks need the others.
-    """
-    if len(shard) <= DIGEST_PART_BYTES:
-        return hashlib.sha256(shard).hexdigest()
-    parts = range(0, len(shard), DIGEST_PART_BYTES)
-    whole = hashlib.sha256()
-    threads = max(1, min(DIGEST_THREADS, (os.cpu_count() or 1) // 4))
-    with ThreadPoolExecutor(threads) as pool:
-        for part in pool.map(
-            lambda at: hashlib.sha256(shard[at : at + DIGEST_PART_BYTES]).digest(), parts
-        ):
-            whole.update(part)
-    return whole.hexdigest()
 
 
 def unpack(shard: memoryview) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class AttemptObserver:
     """Send phases of an attempt to the aggregator, without waiting for it."""
 
     def __init__(self, aggregator: Any, run: str, attempt: int, rank: int) -> None:
-        self._aggregator, self.run, self._attempt, self._rank = aggregator, run, attempt, rank
+        self._aggregator, self.run, self.attempt, self._rank = aggregator, run, attempt, rank
         self._reading = 0
         self._is_broken = False
         self.reports = 0
@@ -46,7 +46,7 @@ class AttemptObserver:
         if self._is_broken:
             return
         try:
-            self._aggregator.note.remote(self.run, self._attempt, self._rank, what, time.time())
+            self._aggregator.note.remote(self.run, self.attempt, self._rank, what, time.time())
         except Exception:
             self._is_broken = True
             log.warning("telemetry: %s could not be sent", what, exc_info=True)
@@ -58,7 +58,7 @@ class AttemptObserver:
             return
         report = Report(
             run=self.run,
-            attempt=self._attempt,
+            attempt=self.attempt,
             metrics=dict(metrics),
             checkpoint=checkpoint,
             checkpoint_bytes=size_bytes,
@@ -116,6 +116,11 @@ def reports() -> int:
 def run() -> str:
     """The id on the stream of this rank's run; '' without telemetry."""
     return "" if _observer is None else _observer.run
+
+
+def attempt() -> int:
+    """The number of this attempt of the run, from 1; 1 without telemetry."""
+    return 1 if _observer is None else _observer.attempt
 
 
 def begin(run: str, attempt: int, rank: int, aggregator: Any) -> None:
