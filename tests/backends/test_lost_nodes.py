@@ -28,7 +28,7 @@ RANKS, PODS = 2, 4
 EVERY = 1
 SAVED_EVERY = 100
 STEPS = 60
-"""That an attempt makes before a fault: its holders have started by then."""
+"""That an attempt makes before a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,8 @@ class Stage:
         return list(self.session.store.notices)
 
     def settle(self, resumes: int) -> int:
-        """Wait until the run has resumed `resumes` times, made STEPS steps, and all pods are ready.
+        """Wait until the run has resumed `resumes` times, made STEPS steps and checkpoints in memory,
+        and all pods are ready.
 
         Returns the newest step.
         """
@@ -58,6 +59,7 @@ class Stage:
                 and attempt.last_step is not None
                 and attempt.last_step >= max(SAVED_EVERY, attempt.first_step) + STEPS
                 and len(self.notices("Resumed")) == resumes
+                and len(self.notices("CheckpointsInMemoryBegin")) == resumes + 1
                 and sum(pod.ready for pod in store.pods.values()) == PODS + 1
             )
 
