@@ -64,6 +64,17 @@ class _Way(Struct, frozen=True):
     proxy: str
 
 
+class _Request(Struct, frozen=True):
+    method: str
+    path: str
+    read_s: float | None
+    """Timeout between two parts of the response; None: no timeout."""
+    params: Mapping[str, str] | None = None
+    body: bytes | None = None
+    headers: Mapping[str, str] = {}
+    """Besides those of the route."""
+
+
 class AnswerError(CockpitError):
     """The dashboard responded with an error. `status` is HTTP's, `body` its complete text."""
 
@@ -165,38 +176,23 @@ class Http:
         """The answer's body. Raises AnswerError when it is larger than the limit."""
         route = await self._ask_route()
         timeout_s = timeout_s or self._timeout_s
+        request = _Request(method, path, timeout_s, params, body, headers or {})
+        whole_s = max(self._whole_s, 2 * timeout_s)
         try:
-            return await self._fetch(route, method, path, params, body, headers or {}, timeout_s)
+            return await self._fetch(route, request, whole_s)
         except NotAllowedError as error:
             refusal = error  # beyond this block, so that it is not the reason of a later error
         # What was refused was not executed, so that a change may be sent again too.
         route = await self._renewed_route(route, refusal)
-        return await self._fetch(route, method, path, params, body, headers or {}, timeout_s)
+        return await self._fetch(route, request, whole_s)
 
-    async def _fetch(
-        self,
-        route: DashboardRoute,
-        method: str,
-        path: str,
-        params: Mapping[str, str] | None,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        timeout_s: float,
-    ) -> bytes:
-        sent = _checked(route)
+    async def _fetch(self, route: DashboardRoute, request: _Request, whole_s: float) -> bytes:
         began_s = time.monotonic()
-        with self._explained(route, path):
-            async with (
-                asyncio.timeout(max(self._whole_s, 2 * timeout_s)),
-                self._open(
-                    route, method, path, params, body, {**headers, **sent}, timeout_s
-                ) as response,
-            ):
+        with self._explained(route, request.path):
+            async with asyncio.timeout(whole_s), self._open(route, request) as response:
                 date = response.headers.get("date", "")
                 server_time.correct(date, time.monotonic() - began_s)
-                if not response.is_success:
-                    text = (await bounded_body.beginning(response)).decode(errors="replace")
-                    raise _refused(route, path, response.status_code, text)
+                await _check_success(route, request, response)
                 return await bounded_body.body(response, self._limit_bytes)
 
     @asynccontextmanager
@@ -208,36 +204,26 @@ class Http:
         Ray sends the headers of a followed log only with its first bytes, so that waiting for them
         counts as idle too.
         """
-        route = await self._ask_route()
+        route, request = await self._ask_route(), _Request("GET", path, idle_s, params)
         refusal: NotAllowedError | None = None
         async with AsyncExitStack() as stack:
             try:
-                response = await self._begin(stack, route, path, params, idle_s)
+                response = await self._begin(stack, route, request)
             except NotAllowedError as error:
                 refusal = error
             if refusal is not None:
                 await stack.aclose()
                 route = await self._renewed_route(route, refusal)
-                response = await self._begin(stack, route, path, params, idle_s)
+                response = await self._begin(stack, route, request)
             yield self._chunks(route, path, response)
 
     async def _begin(
-        self,
-        stack: AsyncExitStack,
-        route: DashboardRoute,
-        path: str,
-        params: Mapping[str, str],
-        idle_s: float | None,
+        self, stack: AsyncExitStack, route: DashboardRoute, request: _Request
     ) -> bounded_body.Response:
         """The response of a stream, which is open until the stack is closed."""
-        sent = _checked(route)
-        with self._explained(route, path):
-            response = await stack.enter_async_context(
-                self._open(route, "GET", path, params, None, sent, idle_s)
-            )
-            if not response.is_success:
-                text = (await bounded_body.beginning(response)).decode(errors="replace")
-                raise _refused(route, path, response.status_code, text)
+        with self._explained(route, request.path):
+            response = await stack.enter_async_context(self._open(route, request))
+            await _check_success(route, request, response)
             return response
 
     async def _chunks(
@@ -262,39 +248,32 @@ class Http:
         return route
 
     def _open(
-        self,
-        route: DashboardRoute,
-        method: str,
-        path: str,
-        params: Mapping[str, str] | None,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        read_s: float | None,
+        self, route: DashboardRoute, request: _Request
     ) -> AbstractAsyncContextManager[bounded_body.Response]:
         """Send a request; the response is open within the context."""
         from cockpit.sources.http import client
 
-        connect_s = min(CONNECT_TIMEOUT_S, self._timeout_s)
-        url = route.base_url + path
+        connect_s, read_s = min(CONNECT_TIMEOUT_S, self._timeout_s), request.read_s
+        url, headers = route.base_url + request.path, {**request.headers, **_checked(route)}
         if (origin := self._origin(route)) is not None:
             if self._direct is None:
                 self._direct = client.Client(HEADERS)
             return self._direct.stream(
                 origin,
-                method,
+                request.method,
                 url,
-                params=params,
-                content=body,
+                params=request.params,
+                content=request.body,
                 headers=headers,
                 connect_s=connect_s,
                 read_s=read_s,
                 check_peer=route.check_peer,
             )
         return self._client(route).stream(
-            method,
+            request.method,
             url,
-            params=params,
-            content=body,
+            params=request.params,
+            content=request.body,
             headers=headers,
             extensions=async_extensions(route),
             timeout=(connect_s, read_s, read_s, self._timeout_s),
@@ -435,6 +414,15 @@ def _is_loopback(host: str) -> bool:
 
 
 _KUBERNETES = re.compile(r'"kind":\s*"Status"')
+
+
+async def _check_success(
+    route: DashboardRoute, request: _Request, response: bounded_body.Response
+) -> None:
+    """Raises the error that an answer describes."""
+    if not response.is_success:
+        text = (await bounded_body.beginning(response)).decode(errors="replace")
+        raise _refused(route, request.path, response.status_code, text)
 
 
 def _refused(route: DashboardRoute, path: str, status: int, body: str) -> CockpitError:
