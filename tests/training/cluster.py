@@ -113,7 +113,7 @@ def started() -> Iterator[Cluster]:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(token),
             "TMPDIR": str(temporary),
-            "RAY_raylet_start_wait_time_s": "120",  # instead of 30: other programs use the CPUs
+            "RAY_raylet_start_wait_time_s": "300",  # instead of 30: other programs use the CPUs
         }
         host = subprocess.Popen(
             [sys.executable, "-c", HOST, str(directory / "ray")],
