@@ -95,7 +95,7 @@ def running_job(
             yield session, backend
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = 240.0) -> None:
     """Wait for it, or fail the test."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -43,8 +43,8 @@ class Stage:
         return list(self.session.store.notices)
 
     def settle(self, resumes: int) -> int:
-        """Wait until the run has resumed `resumes` times, made STEPS steps and checkpoints in memory,
-        and all pods are ready.
+        """Wait until the run has resumed `resumes` times, made STEPS steps, and begun to make
+        checkpoints in memory, and all pods are ready.
 
         Returns the newest step.
         """

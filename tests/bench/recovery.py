@@ -308,7 +308,7 @@ def settle(session: Session, case: Case, profile: RecoveryProfile, place: str) -
         if not session.wait(lambda store: not whole(store), SETTLE_S):
             break
     if profile.callbacks and place != "testbed":
-        _wait_for_spares(session)
+        wait_for_spares(session)
 
 
 def _failures(run: RunView) -> int:
@@ -318,7 +318,7 @@ def _failures(run: RunView) -> int:
     )
 
 
-def _wait_for_spares(session: Session) -> None:
+def wait_for_spares(session: Session) -> None:
     """Until each worker pod has a process that its fork server has made and that has no task.
 
     The pods' processes are those of this machine, with the pod in the path of the session.

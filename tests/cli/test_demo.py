@@ -12,6 +12,7 @@ from tests.local_cluster import separate_state
 
 @pytest.mark.slow
 @pytest.mark.ray
+@pytest.mark.timed  # its first checkpoint within 180 s
 def test_the_headless_demo_recovers_and_leaves_nothing() -> None:
     with (
         separate_state(),

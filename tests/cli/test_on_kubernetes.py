@@ -197,6 +197,7 @@ def test_a_pod_that_does_not_start_reports_why(run: Run) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_clusters_of_all_contexts_are_listed_and_no_context_holds_up_another(run: Run) -> None:
     began = time.monotonic()
     code, out, err = run("clusters", "-o", "json")

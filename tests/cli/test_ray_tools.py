@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -14,12 +14,16 @@ import pytest
 
 from cockpit.backends.local import GroupSpec, LocalBackend
 from cockpit.cli.main import main
+from cockpit.cli.options import connect
 from cockpit.cli.read.timeline import trace, trace_events
 from cockpit.model.event import MetricsReported
 from cockpit.model.run import Checkpoint, Phase
 from cockpit.session import builder
+from cockpit.session.session import Session
 from tests.events import RUN, before_the_kill, reduced, the_recovery
 from tests.local_cluster import LIGHT_FLAGS, running_cluster
+
+WAIT_S = 120.0
 
 
 def test_a_run_is_reported_as_slices_that_follow_one_another() -> None:
@@ -79,6 +83,21 @@ def job(cluster: LocalBackend, tmp_path_factory: pytest.TempPathFactory) -> str:
             lambda store: any((run.step or 0) > 5 for run in store.runs.values()), 240
         )
     return name
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verbs show what they have after 5 s, which is too early on a busy machine."""
+    wait_for = connect.wait_for
+
+    def longer(session: Session, sources: Sequence[str], timeout_s: float = 0.0) -> None:
+        wait_for(session, sources, WAIT_S)
+        if "telemetry" in sources:
+            session.wait(
+                lambda store: any(len(run.ranks) == 2 for run in store.runs.values()), WAIT_S
+            )
+
+    monkeypatch.setattr(connect, "wait_for", longer)
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def test_a_partition_from_the_head_is_there_and_ends(session: Session, tmp_path:
     def look(store: Store) -> None:
         tables.append(in_pod(session, pod.name, "/usr/sbin/nft", "list", "tables"))
 
-    asked = plan("network-partition", pod.name, peers="head", for_s=4, recover_s=1)
+    asked = plan("network-partition", pod.name, peers="head", for_s=20, recover_s=1)
     record = conduct(session, asked, tmp_path, observe=look)
     assert "cockpit_drill" in tables[0]
     assert in_pod(session, pod.name, "/usr/sbin/nft", "list", "tables") == ""
@@ -70,13 +70,9 @@ def test_packets_are_lost_and_then_no_more(session: Session, tmp_path: Path) -> 
     def look(store: Store) -> None:
         rules.append(in_pod(session, pod.name, "/usr/sbin/nft", "list", "ruleset"))
 
-    record = conduct(
-        session,
-        plan("network-loss", pod.name, peers="head", percent=20, for_s=3, recover_s=1),
-        tmp_path,
-        observe=look,
-    )
-    assert record.verdict is Verdict.PASSED, record
+    asked = plan("network-loss", pod.name, peers="head", percent=20, for_s=600, recover_s=1)
+    record = conduct(session, asked, tmp_path, observe=look, abort=True)
+    assert record.verdict is Verdict.ABORTED, record
     assert "numgen random mod" in rules[0]
     assert "drop" in rules[0]
     assert in_pod(session, pod.name, "/usr/sbin/nft", "list", "tables") == ""
@@ -89,13 +85,9 @@ def test_a_pod_sends_no_faster_than_it_is_let(session: Session, tmp_path: Path) 
     def look(store: Store) -> None:
         shapes.append(in_pod(session, pod.name, "/usr/sbin/tc", "qdisc", "show"))
 
-    record = conduct(
-        session,
-        plan("network-rate", pod.name, rate_kbit=5000, for_s=3, recover_s=1),
-        tmp_path,
-        observe=look,
-    )
-    assert record.verdict is Verdict.PASSED, record
+    asked = plan("network-rate", pod.name, rate_kbit=5000, for_s=600, recover_s=1)
+    record = conduct(session, asked, tmp_path, observe=look, abort=True)
+    assert record.verdict is Verdict.ABORTED, record
     assert "rate 5Mbit" in shapes[0]
     assert "tbf" not in in_pod(session, pod.name, "/usr/sbin/tc", "qdisc", "show")
 
@@ -116,9 +108,9 @@ def test_network_delay_delays_packets_until_it_is_undone(session: Session, tmp_p
     def look(store: Store) -> None:
         took_s.extend(connected_s() for _ in range(3))
 
-    asked = plan("network-delay", pod.name, delay_ms=150, for_s=6, recover_s=1)
-    record = conduct(session, asked, tmp_path, observe=look)
-    assert record.verdict is Verdict.PASSED, record
+    asked = plan("network-delay", pod.name, delay_ms=150, for_s=600, recover_s=1)
+    record = conduct(session, asked, tmp_path, observe=look, abort=True)
+    assert record.verdict is Verdict.ABORTED, record
     assert min(took_s) >= 0.15
     assert min(connected_s() for _ in range(3)) < 0.15
     assert "netem" not in in_pod(session, pod.name, "/usr/sbin/tc", "qdisc", "show")
@@ -143,7 +135,8 @@ def test_a_policy_isolates_a_pod_and_is_removed(
         assert pods == [worker(store).name]
         seen.append(len(pods))
 
-    conduct(session, plan("network-isolate", for_s=2, recover_s=1), tmp_path, observe=look)
+    asked = plan("network-isolate", for_s=600, recover_s=1)
+    conduct(session, asked, tmp_path, observe=look, abort=True)
     assert seen == [1]
     assert api.ask("GET", path)["items"] == []
     assert not any(MARK in pod["metadata"]["labels"] for pod in ray_on_kubernetes.pods())

@@ -22,7 +22,7 @@ from tests.local_cluster import LIGHT_FLAGS, running_cluster
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timed]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture  # a timed test that runs again needs a history of its own
 def cluster() -> Iterator[LocalBackend]:
     with running_cluster("smoke", [GroupSpec("workers", replicas=2, min=0, max=3)]) as backend:
         yield backend

@@ -93,7 +93,9 @@ def test_a_run_outlives_a_storage_that_takes_nothing(session: Session, tmp_path:
 def test_a_run_outlives_a_full_disk(session: Session, tmp_path: Path) -> None:
     before = going(session.store).attempt
     assert before is not None
-    asked = plan("storage-full", "rank:0", for_s=8, recover_s=300)
+    (before_s, _), (last_s, _) = going(session.store).checkpoints[-2:]
+    for_s = max(8.0, 3 * (last_s - before_s))  # a checkpoint is due in it
+    asked = plan("storage-full", "rank:0", for_s=for_s, recover_s=300)
     record = conduct(session, asked, tmp_path)
     assert record.verdict is Verdict.PASSED, record
     assert record.recoveries[0].restarts >= 1, "a checkpoint could not be written"

@@ -46,6 +46,7 @@ def acts() -> list[str]:
     return [line["result"] for line in lines if line["action"] == "guard restart"]
 
 
+@pytest.mark.timed
 def test_frozen_rank_and_stuck_rank_are_named_and_restarted_once(run: HungRun) -> None:
     before = len(acts())
     found = [run.hang("frozen"), run.hang("user code")]

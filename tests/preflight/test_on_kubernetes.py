@@ -6,6 +6,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from cockpit.cli.main import main
 from cockpit.drills.engine import pod_script
 from cockpit.model.cluster import NodeType
 from cockpit.model.scale import ScaleRequest
+from cockpit.preflight import network
+from cockpit.preflight import preflight as module
 from cockpit.session import builder
 from cockpit.session.session import Session
 from tests.cluster.fixtures import RealCluster
@@ -91,9 +94,9 @@ def test_full_shared_memory_is_found(
     spec["containers"][0]["volumeMounts"].append({"name": "shm", "mountPath": "/dev/shm"})
     path = f"/apis/ray.io/v1/namespaces/{namespace}/rayclusters"
     plane.ask("POST", path, body)
+    ref = replace(ray_on_kubernetes.ref, name="small")
+    small = dataclasses.replace(ray_on_kubernetes, ref=ref)
     try:
-        ref = replace(ray_on_kubernetes.ref, name="small")
-        small = dataclasses.replace(ray_on_kubernetes, ref=ref)
         small.wait_ready(0)
         assert preflight(cluster="small")["/dev/shm"]["state"] == "ok"
         [head] = [pod["metadata"]["name"] for pod in small.pods()]
@@ -103,7 +106,7 @@ def test_full_shared_memory_is_found(
         found = preflight(cluster="small", code=1)["/dev/shm"]
         assert (found["state"], found["pods"]) == ("failed", [head])
     finally:
-        plane.ask("DELETE", f"{path}/small")
+        small.delete()
 
 
 def test_quota_is_read(
@@ -125,9 +128,16 @@ def test_quota_is_read(
     assert found["found"] == ("team allows 1 more pod of group gpu (pods); 3 ranks more need room.")
 
 
+@pytest.mark.timed  # it compares rates
 def test_pod_with_a_slow_network_is_named_with_its_node(
-    ray_on_kubernetes: RealCluster, session: Session, preflight: Callable[..., Rows]
+    ray_on_kubernetes: RealCluster,
+    session: Session,
+    preflight: Callable[..., Rows],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Beside other tests, the pods import torch at different times.
+    monkeypatch.setattr(network, "WAIT_S", 300.0)
+    monkeypatch.setattr(module, "measure", partial(network.measure, limit_s=600.0))
     session.call(session.backend.scale(ScaleRequest("gpu", 2)), 30.0)
     try:
         ray_on_kubernetes.wait_ready(2)

@@ -26,6 +26,7 @@ from training.telemetry.names import FILE_PATTERN
 pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
 LINES = 5000
+WAIT_S = 600.0
 PRINTS = f"""
 import os, time, training.telemetry.wire
 assert "training.telemetry" in os.environ["RAY_TRAIN_CALLBACKS"]
@@ -64,7 +65,7 @@ async def route(cluster: LocalBackend) -> DashboardRoute:
 
 
 async def ended(ray: Dashboard, job_id: str) -> Job:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_S):
         while True:
             job = await ray.job(job_id)
             if job.status.is_over:
@@ -110,7 +111,7 @@ async def test_task_that_no_node_has_room_for_is_in_the_demand(
         "ray.get(train.remote())\n"
     )
     started = await start(ray, tmp_path, program)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_S):
         while not (report := await ray.autoscaler()).demand:  # noqa: ASYNC110 - Ray reports it
             await asyncio.sleep(0.5)
     assert [demand.text for demand in report.demand] == ["3 GPUs"]
@@ -123,7 +124,7 @@ async def test_a_log_is_whole_though_the_connection_is_cut_again_and_again(
 ) -> None:
     started = await start(ray, tmp_path, PRINTS)
     proxy = CuttingProxy(route, "/api/v0/logs/", deque([300, 9_000, 20_000, 1, 40_000, 70_000]))
-    async with asyncio.timeout(60), proxy.serve(), Dashboard(proxy.route) as through:
+    async with asyncio.timeout(WAIT_S), proxy.serve(), Dashboard(proxy.route) as through:
         reported = follow_job_log(through, started.id)
         lines = [line async for line in reported if line.startswith("line ")]
     assert lines == [f"line {number}" for number in range(LINES)]
@@ -174,7 +175,7 @@ async def test_each_step_comes_once_though_the_connection_is_cut_again_and_again
     run = f"segments-{segments}"
     started = await start(ray, tmp_path, writes(run, segments=segments))
     proxy = CuttingProxy(route, "/api/v0/logs/", deque([300, 700, 5_000, 1, 2_000, 9_000]))
-    async with asyncio.timeout(150), proxy.serve(), Dashboard(proxy.route) as through:
+    async with asyncio.timeout(WAIT_S), proxy.serve(), Dashboard(proxy.route) as through:
         steps = await steps_of(through, run)
     assert steps == list(range(1, LAST_STEP + 1))
     assert proxy.cut >= 2
@@ -182,7 +183,7 @@ async def test_each_step_comes_once_though_the_connection_is_cut_again_and_again
     head = next(node.id for node in await ray.nodes() if node.is_head)
     files = await ray.log_files(head, FILE_PATTERN)
     assert (len(files) > 5) is segments
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_S):
         assert await steps_of(ray, run) == steps  # attaching late shows the past
 
 

@@ -55,6 +55,7 @@ DataParallelTrainer(
     ),
 ).fit()
 """
+WAIT_S = 600.0
 TRACKED = {"RAY_TRAIN_ENABLE_STATE_TRACKING": "1", "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5"}
 
 
@@ -70,7 +71,7 @@ async def watched(
     source: TrainRunsSource | TelemetrySource, until: Callable[[list[Event]], bool]
 ) -> list[Event]:
     seen: list[Event] = []
-    async with asyncio.timeout(120), aclosing(source.events()) as events:
+    async with asyncio.timeout(WAIT_S), aclosing(source.events()) as events:
         async for event in events:
             seen.append(event)
             if until(seen):
@@ -88,7 +89,7 @@ def spoken(seen: list[Event]) -> bool:
 
 
 async def ended(ray: Dashboard, job_id: str) -> JobStatus:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_S):
         while True:
             job = await ray.job(job_id)
             if job.status.is_over:

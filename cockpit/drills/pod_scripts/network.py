@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cockpit.drills.pod_scripts.linux.packet_delay import LOOK_S, forward, redirect, tap
@@ -115,12 +115,22 @@ def off(name: str, never: bool = False) -> None:
     if has_program("nft"):
         run("nft", "delete", "table", "inet", name)
     if has_program("tc"):
-        if f" {handle_of(name)} root" in run("tc", "qdisc", "show", "dev", device()).stdout:
-            must(run("tc", "qdisc", "del", "dev", device(), "root"))
-        if tap_of(name) in run("tc", "filter", "show", "dev", device(), "egress").stdout:
-            must(run("tc", "qdisc", "del", "dev", device(), "clsact"))
+        delete_qdisc("root", lambda: f" {handle_of(name)} root" in shown("qdisc", device()))
+        delete_qdisc("clsact", lambda: tap_of(name) in shown("filter", device(), "egress"))
     if not has_no_marker:
         marker(name).unlink(missing_ok=True)
+
+
+def delete_qdisc(which: str, is_there: Callable[[], bool]) -> None:
+    """The fault's process and an undo may delete it at the same time: one of them fails."""
+    if is_there():
+        done = run("tc", "qdisc", "del", "dev", device(), which)
+        if done.returncode and is_there():
+            must(done)
+
+
+def shown(what: str, *of: str) -> str:
+    return run("tc", what, "show", "dev", *of).stdout
 
 
 def handle_of(name: str) -> str:

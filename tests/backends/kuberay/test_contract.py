@@ -154,7 +154,7 @@ class TestOnKubernetes(BackendContract):
             package=packed.getvalue(),
             own_cluster=True,
             replicas={"gpu": 1},
-            deadline_s=300,
+            deadline_s=1200,
         )
         await backend.create_rayjob(spec)
         job = await _job(backend, "own", lambda job: job.status.is_over)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cockpit.backends.protocol import Backend
-from cockpit.backends.ssh import lifecycle, watch
+from cockpit.backends.ssh import connection, lifecycle, watch
 from cockpit.backends.ssh.backend import SshBackend
 from cockpit.backends.ssh.watch import NO_OPERATOR
 from cockpit.cli.main import main
@@ -30,7 +30,13 @@ from cockpit.model.event import (
     SourceHealth,
 )
 from cockpit.model.scale import ScaleRequest
-from tests.backends.contract import BackendContract, one_ready_worker, seen, workers
+from tests.backends.contract import (
+    TIMEOUT_S,
+    BackendContract,
+    one_ready_worker,
+    seen,
+    workers,
+)
 from tests.backends.ssh.conftest import Cluster
 from tests.ssh_cluster import running_hosts
 
@@ -158,21 +164,27 @@ async def test_hosts_that_have_not_answered_are_listed_at_once_and_the_pods_as_i
 async def test_host_that_does_not_answer_delays_the_first_list_by_a_moment_only(
     backend: SshBackend, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "FIRST_AFTER_S", 5.0)
+    monkeypatch.setattr(watch, "FIRST_AFTER_S", 0.25)
+    monkeypatch.setitem(connection.OPTIONS, "ConnectTimeout", "600")
     (spare,) = {one.address for one in cluster[1][1:]} - {
         worker.ip for worker in await workers(backend)
     }
     sshd = next(one for one in cluster[1] if one.address == spare)
-    os.kill(sshd.daemon, signal.SIGSTOP)  # the kernel accepts connections; ssh waits for 10 s
+    os.kill(sshd.daemon, signal.SIGSTOP)  # the kernel accepts connections, and ssh waits
     backend = SshBackend(cluster[0])
     try:
-        first: list[Event] = []
-        async with aclosing(backend.watch()) as events:
+        newest: dict[type[Event], Event] = {}
+        async with asyncio.timeout(TIMEOUT_S), aclosing(backend.watch()) as events:
             async for event in events:
-                first.append(event)
-                if isinstance(event, SourceHealth):
+                newest[type(event)] = event
+                pods = newest.get(PodsListed)
+                if (
+                    isinstance(event, SourceHealth)
+                    and isinstance(pods, PodsListed)
+                    and len(pods.pods) == 2
+                ):
                     break
-        state, _, pods, nodes, _ = first
+        state, nodes = newest[ClusterSeen], newest[KubernetesNodesListed]
         assert isinstance(state, ClusterSeen)
         assert state.message == "connecting: 2 of 3 hosts answered"
         assert isinstance(pods, PodsListed)

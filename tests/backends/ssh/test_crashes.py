@@ -139,7 +139,7 @@ def test_new_cluster_that_is_not_ready_is_deleted_and_the_first_error_is_reporte
 
     def lose(line: str) -> None:
         print(line)
-        if line.startswith("Waiting"):
+        if line.startswith("Ray "):  # it is created, and the time of 3 s has not begun
             other.stop()
 
     with pytest.raises(CockpitError, match="is not ready after 3 s"):
