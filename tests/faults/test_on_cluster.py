@@ -44,7 +44,7 @@ def ask(*argv: str) -> Any:
     return json.loads(done.out)
 
 
-def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
+def until(condition: Callable[[], Any], timeout_s: float = 240.0) -> Any:
     deadline = time.monotonic() + timeout_s
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not come true in time"
@@ -91,7 +91,7 @@ def script(text: str, directory: Path, *more: str) -> Said:
     here = Path.cwd()
     os.chdir(directory)
     try:
-        command = run("launch", "--follow", "--", "python", *more)
+        command = run("launch", "--follow", "--", "python", *more, timeout_s=600)
     finally:
         os.chdir(here)
     return command

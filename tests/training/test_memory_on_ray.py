@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.ray]
 
 JOB = ["-m", "training.jobs.checkpointed", "--model", "mlp", "--width", "32"]
 EVERY = ["--memory-every-steps", "1", "--save-every-epochs", "100"]
-LAST = 200
+LAST = 400
 ENDS_S = 60.0
 
 

@@ -16,7 +16,7 @@ from training.checkpoint.storage import PREFIX
 from training.telemetry.names import CALLBACK
 from training.telemetry.wire import AttemptEnd, AttemptStart, Notice, Record, Report
 
-pytestmark = [pytest.mark.slow, pytest.mark.ray]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(2400)]
 
 JOB = ["-m", "training.jobs.checkpointed", "--width", "32", "--checkpoint-every-steps", "20"]
 EPOCHS = ["--epochs", "12", "--num-to-keep", "8"]

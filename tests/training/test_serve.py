@@ -48,6 +48,7 @@ SETTINGS = TrainSettings(workers=1, epochs=2, width=8, max_steps=30, gpu="false"
 DIGITS = Made(DataSettings(), ModelSettings(), (1, 8, 8), 10, step=0)
 BYTES = Made(DataSettings(), ModelSettings(model="gpt-tiny"), (16,), 256, step=0)
 BLACK = [[[0.0] * 8] * 8]
+TIMEOUT_S = 120.0
 
 
 def learn(folder: Path, settings: TrainSettings) -> None:
@@ -353,7 +354,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def ask(self, **text: Any) -> httpx.Response:
-        return httpx.post(f"{self.url}/predict", json=text, timeout=30)
+        return httpx.post(f"{self.url}/predict", json=text, timeout=TIMEOUT_S)
 
 
 @pytest.fixture(scope="module")
@@ -379,7 +380,7 @@ def server(cluster: Cluster) -> Iterator[Server]:
         process.wait()
 
 
-def until(holds: Callable[[], bool], limit_s: float = 120.0) -> None:
+def until(holds: Callable[[], bool], limit_s: float = 900.0) -> None:
     deadline = time.monotonic() + limit_s
     while not holds():
         assert time.monotonic() < deadline
@@ -407,24 +408,26 @@ def test_many_requests_at_once_are_answered_as_the_model_does(server: Server) ->
 @pytest.mark.slow
 @pytest.mark.ray
 def test_info_and_health_are_served(server: Server) -> None:
-    about = httpx.get(f"{server.url}/info").json()
+    about = httpx.get(f"{server.url}/info", timeout=TIMEOUT_S).json()
     assert about["model"] == "convnet"
     assert about["shape"] == [1, 8, 8]
     assert about["predict"] == '{"image": nested lists of 1x8x8 numbers}'
-    well = httpx.get(f"{server.url}/healthz").json()
+    well = httpx.get(f"{server.url}/healthz", timeout=TIMEOUT_S).json()
     assert well == {"ok": True, "checkpoint": about["checkpoint"], "step": about["step"]}
 
 
 @pytest.mark.slow
 @pytest.mark.ray
 def test_a_bad_request_has_the_status_that_is_due_and_a_sentence(server: Server) -> None:
-    garbage = httpx.post(f"{server.url}/predict", content=b"{")
+    garbage = httpx.post(f"{server.url}/predict", content=b"{", timeout=TIMEOUT_S)
     assert (garbage.status_code, garbage.json()) == (400, {"error": "the body is not JSON"})
-    large = httpx.post(f"{server.url}/predict", content=b" " * (largest_bytes(DIGITS) + 1))
+    large = httpx.post(
+        f"{server.url}/predict", content=b" " * (largest_bytes(DIGITS) + 1), timeout=TIMEOUT_S
+    )
     assert large.status_code == 413
     assert "larger than 67584 bytes" in large.json()["error"]
-    assert httpx.get(f"{server.url}/predict").status_code == 405
-    assert httpx.get(f"{server.url}/other").status_code == 404
+    assert httpx.get(f"{server.url}/predict", timeout=TIMEOUT_S).status_code == 405
+    assert httpx.get(f"{server.url}/other", timeout=TIMEOUT_S).status_code == 404
     assert server.ask(image=BLACK).status_code == 200
 
 
@@ -460,7 +463,7 @@ def test_stopped_server_answers_active_requests_and_leaves_no_process(
     # On a busy machine, one that arrives after the signal finds no application: 404.
     assert set(statuses) <= {200, 404}
     assert statuses.count(200) >= 1
-    assert server.process.wait(60) == 0, server.log.read_text()[-4000:]
+    assert server.process.wait(300) == 0, server.log.read_text()[-4000:]
     until(lambda: not serving(cluster))
     with socket.socket() as there:
         assert there.connect_ex(("127.0.0.1", server.port)) != 0
