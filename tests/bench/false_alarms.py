@@ -14,14 +14,15 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from cockpit.format import plural
 from cockpit.guard.trouble import hangs
 from cockpit.insight.detectors.findings import findings
 from cockpit.model.recovery import PROFILES
 from cockpit.session import builder
 from cockpit.session.session import Session
 from cockpit.store.selectors import current_run
-from cockpit.store.store import Store
 from tests.bench import recovery
+from tests.bench.kills import newest
 from tests.bench.table import Line, Table, busy, load, say, show
 
 MINUTES = 60
@@ -40,13 +41,15 @@ def measure(minutes: int, processes: int) -> Table:
         builder.session_on(backend) as session,
     ):
         session.call(recovery.launch(backend, CASE, profile, storage))
-        assert session.wait(_steps, recovery.START_TIMEOUT_S), "the run does not start"
+        assert session.wait(lambda store: newest(store) > 0, recovery.START_TIMEOUT_S), (
+            "the run does not start"
+        )
         with computing(processes):
             lines = list(watched(session, minutes))
     return Table(
         f"A healthy run on a busy machine, for {minutes} minutes",
-        f"A run of 2 ranks on two local pods under `fast`, beside {processes} processes that only "
-        f"compute. Findings are computed each {EVERY_S:g} s.",
+        "A run of 2 ranks on two local pods under `fast`, beside "
+        f"{plural(processes, 'busy process')}. Findings are computed each {EVERY_S:g} s.",
         lines,
         began,
     )
@@ -54,7 +57,7 @@ def measure(minutes: int, processes: int) -> Table:
 
 def watched(session: Session, minutes: int) -> Iterator[Line]:
     kinds, guard, shares = Counter[str](), set[str](), list[float]()
-    first = _step(session.store)
+    first = newest(session.store)
     for number in range(minutes):
         until_s = session.clock() + 60.0
         while session.clock() < until_s:
@@ -63,7 +66,7 @@ def watched(session: Session, minutes: int) -> Iterator[Line]:
             kinds.update(finding.kind for finding in current)
             guard.update(trouble.sentence for trouble in hangs(session.store, session.clock()))
         shares.append(busy())
-        say(f"minute {number + 1} of {minutes}: step {_step(session.store)}, {dict(kinds)}")
+        say(f"minute {number + 1} of {minutes}: step {newest(session.store)}, {dict(kinds)}")
     run = current_run(session.store)
     assert run is not None
     restarts = max(run.attempts) - min(run.attempts)
@@ -73,7 +76,7 @@ def watched(session: Session, minutes: int) -> Iterator[Line]:
     yield Line("hangs that the guard would act on", f"{len(guard)}", "0", not guard)
     others = [f"{kind} {count}" for kind, count in kinds.most_common() if kind not in HANGS]
     yield Line("other findings, and how often", ", ".join(others) or "none")
-    yield Line("steps", f"{_step(session.store) - first:,}")
+    yield Line("steps", f"{newest(session.store) - first:,}")
     yield Line("the CPU in use, in the mean", f"{sum(shares) / len(shares):.0%}")
 
 
@@ -81,15 +84,6 @@ def pause(session: Session, seconds: float) -> None:
     """Events are taken during it."""
     until_s = session.clock() + seconds
     session.wait(lambda _: session.clock() >= until_s, seconds)
-
-
-def _step(store: Store) -> int:
-    run = current_run(store)
-    return (run.step or 0) if run else 0
-
-
-def _steps(store: Store) -> bool:
-    return _step(store) > 0
 
 
 @contextmanager
