@@ -136,10 +136,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Begin no test after the time limit. Run a timed test that failed again alone."""
-    is_again = getattr(item, "execution_count", 1) > 1
-    if lanes.time_is_over() and not is_again:
+    if lanes.time_is_over() and not lanes.is_again(item):
         pytest.skip(lanes.NOT_BEGUN)
-    if is_again and TURN in item.stash:
+    if lanes.is_again(item) and TURN in item.stash:
         item.stash[TURN].take(alone=True)
 
 

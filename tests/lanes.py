@@ -106,6 +106,14 @@ def time_is_over() -> bool:
     return time.time() > float(os.environ.get(BEGIN_UNTIL_S, "inf"))
 
 
+def is_again(item: pytest.Item) -> bool:
+    """Return whether this is the second try of a timed test.
+
+    What a fixture of its module has measured is that of the first try.
+    """
+    return getattr(item, "execution_count", 1) > 1
+
+
 def was_not_begun(report: pytest.TestReport) -> bool:
     """Return whether the test was skipped because the time was over."""
     return bool(report.skipped) and NOT_BEGUN in str(report.longrepr)

@@ -74,6 +74,7 @@ class Running:
     lines: list[str] = field(default_factory=list)
     """Standard error so far."""
     out: list[str] = field(default_factory=list)
+    readers: list[threading.Thread] = field(default_factory=list)
 
     def saw(self, text: str, timeout_s: float = 240.0) -> str:
         """Wait for a line of either stream with that text; return the line."""
@@ -91,7 +92,10 @@ class Running:
         os.killpg(self.process.pid, number)
 
     def ends(self, timeout_s: float) -> int:
-        return self.process.wait(timeout_s)
+        code = self.process.wait(timeout_s)
+        for reader in self.readers:  # a process that it has left behind may have the streams
+            reader.join(10)
+        return code
 
 
 @contextmanager
@@ -106,19 +110,15 @@ def running(*argv: str) -> Iterator[Running]:
         process_group=0,
     ) as process:
         command = Running(process)
-        readers = [
-            threading.Thread(target=_read, args=(stream, into), daemon=True)
-            for stream, into in ((process.stderr, command.lines), (process.stdout, command.out))
-        ]
-        for reader in readers:
+        for stream, into in ((process.stderr, command.lines), (process.stdout, command.out)):
+            reader = threading.Thread(target=_read, args=(stream, into), daemon=True)
             reader.start()
+            command.readers.append(reader)
         try:
             yield command
         finally:
             process.kill()
-            process.wait()
-            for reader in readers:
-                reader.join(10)
+            command.ends(10)
 
 
 def _read(stream: Iterator[str], into: list[str]) -> None:

@@ -42,6 +42,7 @@ def interrupt(command: Running, number: signal.Signals, *, again: signal.Signals
     assert command.out == []
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize(
     ("argv", "stage", "number", "again"),
     [
@@ -76,6 +77,7 @@ def test_remains_of_a_killed_start_are_listed_and_deleted() -> None:
     _is_shown_and_taken_down(uid)
 
 
+@pytest.mark.timed
 def test_two_starts_of_a_name_are_one_cluster_and_outlive_their_killed_demo() -> None:
     with running(*DEMO) as one, running(*DEMO) as other:
         second, first = (one, other) if _ends_first(one, other) else (other, one)

@@ -39,7 +39,8 @@ def _on_it(cluster: LocalBackend) -> None:
 
 
 def ask(*argv: str) -> Any:
-    done = run(*argv, "-o", "json")
+    """The answer; again while a source does not answer in time (3), as on a busy machine."""
+    done = until(lambda: (done := run(*argv, "-o", "json")).code != 3 and done)
     assert done.code == 0, done.err
     return json.loads(done.out)
 
@@ -80,7 +81,7 @@ def test_a_run_that_asks_for_more_than_there_is_reports_what_is_missing(tmp_path
     row = until(waiting)
     assert row["state"] == "SCHEDULING"
     assert row["message"] == "waits for resources: 2 workers need 2 CPU and the cluster has 1"
-    assert row["message"] in run("status").out
+    until(lambda: row["message"] in run("status").out)  # its sources may not have answered in time
     assert run("stop", job, "--yes").code == 0
     until(lambda: [j for j in ask("jobs") if j["name"] == job and j["status"] == "STOPPED"])
 
@@ -161,7 +162,7 @@ def test_a_dead_cluster_is_shown_as_it_is_and_taken_down() -> None:
     with running("local", "down", NAME, "--yes") as down:
         down.saw("Delete local cluster")
         down.signal(signal.SIGINT)
-        assert down.ends(15) == 130
+        assert down.ends(60) == 130
     nothing_left(NAME, uid)
     assert run("local", "status").out == "No local cluster.\n"
 

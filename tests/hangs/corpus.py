@@ -30,7 +30,7 @@ from training.telemetry.hang.watchdog import Times, Watchdog
 from training.telemetry.head.hang_round import COLLECT_S, HangRound
 
 SPEED = 5.0
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 AT_ONCE = 6
 TIMES = Times(
     poll_s=1.0 / SPEED,

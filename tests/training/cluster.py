@@ -18,12 +18,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 import pytest
 
 from training.telemetry.names import CALLBACK, FILE_PATTERN, TUNE_CALLBACK
 from training.telemetry.wire import Record, Run, WireError, decode
 
+T = TypeVar("T")
 ROOT = Path(__file__).parent.parent.parent
 HOST = """
 import ray, sys
@@ -97,6 +99,10 @@ class Outcome:
         return Outcome(int(rest.split()[0]), output, records)
 
 
+def bodies(records: list[Record], kind: type[T]) -> list[T]:
+    return [record.body for record in records if isinstance(record.body, kind)]
+
+
 @contextmanager
 def started() -> Iterator[Cluster]:
     """Ends with the process that holds it: its standard input is closed."""
@@ -113,7 +119,9 @@ def started() -> Iterator[Cluster]:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(token),
             "TMPDIR": str(temporary),
-            "RAY_raylet_start_wait_time_s": "300",  # instead of 30: other programs use the CPUs
+            # Instead of 30 and 5: other programs use the CPUs.
+            "RAY_raylet_start_wait_time_s": "300",
+            "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "300",
         }
         host = subprocess.Popen(
             [sys.executable, "-c", HOST, str(directory / "ray")],

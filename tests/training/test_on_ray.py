@@ -6,11 +6,10 @@ import os
 import signal
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
-from tests.training.cluster import Cluster, Outcome, drive, drive_each
+from tests.training.cluster import Cluster, Outcome, bodies, drive, drive_each
 from training.telemetry.wire import (
     AttemptEnd,
     AttemptStart,
@@ -28,7 +27,6 @@ JOB = ["-m", "training.jobs.checkpointed", "--width", "32"]
 EPOCHS = ["--epochs", "16", "--checkpoint-every-steps"]
 LAST = 16 * 45
 """Steps. Far behind what a kill aims at: news of step 100 may take seconds, of 100 steps each."""
-T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +37,6 @@ def smooth(cluster: Cluster) -> Outcome:
 
 def storage(cluster: Cluster, name: str) -> list[str]:
     return ["--storage-path", str(cluster.directory / "results"), "--run-name", name]
-
-
-def bodies(records: list[Record], kind: type[T]) -> list[T]:
-    return [record.body for record in records if isinstance(record.body, kind)]
 
 
 def steps(records: list[Record], rank: int, attempt: int) -> list[Steps]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
-from tests.training.cluster import Cluster, Outcome, drive, drive_each
+from tests.training.cluster import Cluster, Outcome, bodies, drive, drive_each
 from training.telemetry.wire import AttemptEnd, AttemptStart, Phase, Record, Report, Run, Trials
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(2400)]
 
 SCRIPTS = Path(__file__).parent / "scripts"
-T = TypeVar("T")
 
 
 def run(cluster: Cluster, script: str, name: str, *options: str) -> Outcome:
@@ -22,10 +20,6 @@ def run(cluster: Cluster, script: str, name: str, *options: str) -> Outcome:
     outcome = drive(cluster, [str(SCRIPTS / script), *storage, *options])
     assert "telemetry:" not in outcome.output, outcome.output[-4000:]
     return outcome
-
-
-def bodies(records: list[Record], kind: type[T]) -> list[T]:
-    return [record.body for record in records if isinstance(record.body, kind)]
 
 
 def phases(records: list[Record]) -> list[tuple[int, str]]:
