@@ -8,11 +8,9 @@ restart and each reported hang is a false alarm. The other findings may be right
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from cockpit.format import plural
 from cockpit.guard.trouble import hangs
@@ -23,6 +21,7 @@ from cockpit.session.session import Session
 from cockpit.store.selectors import current_run
 from tests.bench import recovery
 from tests.bench.kills import newest
+from tests.bench.process import computing
 from tests.bench.table import Line, Table, busy, load, say, show
 
 MINUTES = 60
@@ -84,19 +83,6 @@ def pause(session: Session, seconds: float) -> None:
     """Events are taken during it."""
     until_s = session.clock() + seconds
     session.wait(lambda _: session.clock() >= until_s, seconds)
-
-
-@contextmanager
-def computing(processes: int) -> Iterator[None]:
-    """Each in a session of its own: Linux divides the CPU among sessions."""
-    command = [sys.executable, "-c", "while True: pass"]
-    started = [subprocess.Popen(command, start_new_session=True) for _ in range(processes)]
-    try:
-        yield
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
 
 
 if __name__ == "__main__":

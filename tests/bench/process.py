@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +42,21 @@ def run(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Took:
     if child.returncode:
         raise subprocess.CalledProcessError(child.returncode, argv, output)
     return took
+
+
+@contextmanager
+def computing(processes: int) -> Iterator[None]:
+    """Beside processes that only compute, each in its own session: Linux divides the CPU among
+    sessions.
+    """
+    command = [sys.executable, "-c", "while True: pass"]
+    started = [subprocess.Popen(command, start_new_session=True) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
 
 
 def cpu_of(pid: int) -> float:

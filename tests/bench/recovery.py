@@ -5,10 +5,11 @@ Each case is a real run with 2 ranks, of `training.jobs.checkpointed` or of a sc
 Kubernetes, or with `--on hosts` on hosts that are namespaces. Under each profile it gets a cluster
 of its own, with the profile's settings in pods and job. Then drills, one after the other, each when
 the run has settled: all pods ready, all ranks stepping, for SETTLE_S, and, with the fast profile, a
-spare process in each pod that can run a rank, which takes minutes on a busy machine. With
-`--by-turns` each drill has a new cluster, and the profiles alternate, so that a change of the load
-affects both. The instants are those that cockpit shows (`cockpit.insight.recovery.measurement`). It
-takes more than an hour; what a file of `--rows` has already is not measured again.
+spare process in each pod that can run a rank, which takes minutes on a busy machine. With `--by-
+turns` each drill has a new cluster, and the profiles alternate, so that a change of the load
+affects both. With `--busy`, other processes compute beside them. The instants are those that
+cockpit shows (`cockpit.insight.recovery.measurement`). It takes more than an hour; what a file of
+`--rows` has already is not measured again.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from cockpit.backends.protocol import Backend
 from cockpit.backends.ssh import lifecycle
 from cockpit.backends.ssh.backend import SshBackend
 from cockpit.drills.plan.kill import plan_kill
+from cockpit.format import plural
 from cockpit.insight.recovery.measurement import is_settled, recovery
 from cockpit.insight.recovery.pace import pace_before, step_at
 from cockpit.launch import submission
@@ -47,6 +49,7 @@ from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.run import RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
+from tests.bench.process import computing
 from tests.bench.table import Line, Table, load, say, show
 from tests.cluster.fixtures import RealCluster
 from tests.cluster.operator.template import WAIT_FOR_GCS
@@ -140,6 +143,8 @@ PLACES = {
     "hosts": "hosts that are namespaces of this machine, over SSH",
     "testbed": "the pods of the test Kubernetes",
 }
+LIMIT_CPUS = 2
+"""Of a pod on Kubernetes, with one CPU for ranks, as in manifests/kubernetes/base."""
 TIMES_FASTER = 4.0
 """Promised of a pod that is killed, against Ray's defaults in the same run."""
 
@@ -213,7 +218,7 @@ def on_testbed(
     storage = testbed.plane.space.folder / "shared"
     body = ray_cluster(
         "bench",
-        (Group(replicas=case.pods),),
+        (Group(replicas=case.pods, limit_cpus=LIMIT_CPUS),),
         namespace=namespace,
         storage=storage,
         settings=profile.pod_env,
@@ -428,7 +433,7 @@ def steps_percent(
     return 100.0 * (newest - (resumed_step - 1)) * step_s / PACE_S
 
 
-def tabled(rows: Sequence[Row], place: str, began: str) -> Table:
+def tabled(rows: Sequence[Row], place: str, began: str, busy: int = 0) -> Table:
     """A line for each case and profile: medians, and the least and the most."""
     lines: list[Line] = []
     for name, case in CASES.items():
@@ -455,9 +460,11 @@ def tabled(rows: Sequence[Row], place: str, began: str) -> Table:
                     ratio >= TIMES_FASTER if promised else None,
                 )
             )
+    beside = f", beside {plural(busy, 'busy process')}" if busy else ""
     return Table(
         "How long a run takes to recover",
-        f"Drills on a run of 2 ranks on {place}, with a new cluster for each recovery profile. "
+        f"Drills on a run of 2 ranks on {place}{beside}, with a new cluster for each recovery "
+        "profile. "
         "Each drill starts when the run has recovered from the one before. The value is the time "
         "from the fault to the first new step, median (minimum–maximum); `detected` is the time "
         "until Ray Train has detected the fault.",
@@ -552,10 +559,11 @@ def measure_all(
     file: Path | None,
     *,
     by_turns: bool = False,
+    busy: int = 0,
 ) -> list[Row]:
     """The rows of the file, and the missing ones, which are added to it."""
     rows = measured_rows(file)
-    with ExitStack() as stack:
+    with computing(busy), ExitStack() as stack:
         testbed, testbed_waits = None, True
         for name in names:
             case = CASES[name]
@@ -593,6 +601,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--by-turns", action="store_true", help="a new cluster for each drill, profiles alternating"
     )
+    parser.add_argument("--busy", type=int, default=0, help="how many other processes compute")
     parser.add_argument("--on", choices=(*PLACES,), default="testbed")
     parser.add_argument("--rows", type=Path, help="a file that each drill is added to, as JSON")
     args = parser.parse_args(argv)
@@ -602,9 +611,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         began = load()
         profiles = args.profiles.split(",")
         rows = measure_all(
-            args.cases, profiles, args.drills, args.on, args.rows, by_turns=args.by_turns
+            args.cases,
+            profiles,
+            args.drills,
+            args.on,
+            args.rows,
+            by_turns=args.by_turns,
+            busy=args.busy,
         )
-        return tabled(rows, place, began)
+        return tabled(rows, place, began, args.busy)
 
     return show(measured)
 

@@ -26,8 +26,11 @@ _HOST_FOLDERS = ("/usr", "/etc/alternatives")
 _LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
 _FOLDERS = ("usr", "etc", "proc", "sys", "dev", "tmp", "run", "var", "var/tmp", "root", "opt")
 _ROOT = Path(__file__).parents[2]
-PROGRAMS = _ROOT / "manifests" / "image" / "bin"
-"""Those that come before Ray's in PATH."""
+OF_IMAGE = {
+    f"{CODE}/bin": str(_ROOT / "manifests" / "image" / "bin"),
+    f"{CODE}/training": str(_ROOT / "training"),
+}
+"""What the image has beside installed packages. The programs come before Ray's in PATH."""
 
 
 def host_folders() -> list[str]:
@@ -68,8 +71,7 @@ def training_image(name: str) -> bytes:
 def with_host_mounts(spec: Mapping[str, Any]) -> dict[str, Any]:
     """An OCI runtime specification in which each container has the host's programs, read-only."""
     sources = {folder: folder for folder in host_folders()}
-    sources |= {f"{CODE}/{name}": str(_ROOT / name) for name in ("training", "cockpit")}
-    sources[f"{CODE}/bin"] = str(PROGRAMS)
+    sources |= {**OF_IMAGE, f"{CODE}/cockpit": str(_ROOT / "cockpit")}
     mounts = [
         {
             "destination": inside,

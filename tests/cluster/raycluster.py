@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.host_image import CODE, PROGRAMS, host_folders
+from tests.cluster.host_image import CODE, OF_IMAGE, host_folders
 from tests.cluster.kwok import TOLERATION
 from tests.cluster.node import ROOT_IMAGE
 
@@ -50,6 +50,9 @@ class Group:
     max: int = 4
     hosts: int = 1
     cpus: int = 1
+    """For Ray."""
+    limit_cpus: int = 0
+    """Of the pod; 0: as many as for Ray."""
     gpus: int = 0
     """Of the pod's limits. A node has GPUs only where it is simulated."""
     idle_timeout_s: int | None = None
@@ -65,7 +68,7 @@ def ray_container_mounts(
     `settings` are environment variables on top of RAY_SETTINGS.
     """
     volumes, volume_mounts = [], []
-    folders = {folder: folder for folder in host_folders()} | {f"{CODE}/bin": str(PROGRAMS)}
+    folders = {folder: folder for folder in host_folders()} | OF_IMAGE
     for number, (inside, outside) in enumerate(folders.items()):
         volumes.append({"name": f"host-{number}", "hostPath": {"path": outside}})
         volume_mounts.append({"name": f"host-{number}", "mountPath": inside, "readOnly": True})
@@ -75,6 +78,7 @@ def ray_container_mounts(
         volume_mounts.append({"name": "storage", "mountPath": STORAGE})
     environment = {
         "PATH": f"{CODE}/bin:{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin",
+        "PYTHONPATH": CODE,
         "HOME": "/root",
         "USER": "root",
         **RAY_SETTINGS,
@@ -187,7 +191,7 @@ def _group(group: Group, template: Callable[..., dict[str, Any]]) -> dict[str, A
         "template": template(
             "ray-worker",
             memory="3Gi",
-            cpus=group.cpus,
+            cpus=group.limit_cpus or group.cpus,
             gpus=group.gpus,
             capabilities=group.capabilities,
         ),

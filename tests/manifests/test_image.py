@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 import tomllib
 import zipfile
 from dataclasses import dataclass
@@ -134,30 +135,55 @@ def test_training_image_has_the_driver_of_the_database_of_the_mlflow_variant(
     assert {driver, f"{driver}-binary"} <= {line.partition("==")[0] for line in constraints}
 
 
-def test_health_check_of_the_init_container_needs_no_python(tmp_path: Path) -> None:
-    """Of the training image's `ray`; every other command is that of Ray."""
-    program = tmp_path / "ray"
-    program.write_text('#!/bin/sh\necho "Ray\'s own: $*"\n')
-    program.chmod(0o755)
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """Ray's own `ray`, which prints its arguments, and `python3`, which writes them to a file."""
+    folder, output = tmp_path / "programs", tmp_path / "python"
+    folder.mkdir()
+    for name, text in {
+        "ray": 'echo "Ray\'s own: $*"; echo "$COCKPIT_EARLY_IMPORTS"',
+        "python3": f'echo "$*" > {output}.part; mv {output}.part {output}',
+    }.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def ray(programs: Path, *arguments: str) -> tuple[int, list[str]]:
+    """Run the training image's `ray`: the exit code, and the lines that it printed."""
+    done = subprocess.run(
+        ["bash", "-c", '"$@"', "--", "ray", *arguments],
+        env={"PATH": f"{FOLDER / 'bin'}:{programs}:/usr/bin:/bin", "TMPDIR": str(programs.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_health_check_of_the_init_container_needs_no_python(programs: Path) -> None:
+    """Every other command is that of Ray."""
     assert "COPY manifests/image/bin /opt/cockpit/bin" in (FOLDER / "Dockerfile").read_text()
-
-    def ray(*arguments: str) -> tuple[int, str]:
-        path = f"{FOLDER / 'bin'}:{tmp_path}:/usr/bin:/bin"
-        done = subprocess.run(
-            ["bash", "-c", '"$@"', "--", "ray", *arguments],
-            env={"PATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout
-
     with socket.create_server(("127.0.0.1", 0)) as gcs:
         address = f"localhost:{gcs.getsockname()[1]}"
-        assert ray("health-check", "--address", address) == (0, "")
-    assert ray("health-check", "--address", address) == (1, "")
-    assert ray("start", "--address", address) == (0, f"Ray's own: start --address {address}\n")
-    assert ray("health-check") == (0, "Ray's own: health-check\n")
+        assert ray(programs, "health-check", "--address", address) == (0, [])
+    assert ray(programs, "health-check", "--address", address) == (1, [])
+    assert ray(programs, "health-check") == (0, ["Ray's own: health-check", ""])
+    assert ray(programs, "start", "--head") == (0, ["Ray's own: start --head", ""])
+    assert not (programs.parent / "python").exists()
+
+
+@pytest.mark.parametrize("address", [("--address=head:6379",), ("--address", "head:6379")])
+def test_imports_begin_before_ray_starts_on_a_pod_that_joins(
+    programs: Path, address: tuple[str, ...]
+) -> None:
+    code, [own, directory] = ray(programs, "start", "--block", *address)
+    assert (code, own) == (0, f"Ray's own: start --block {' '.join(address)}")
+    assert Path(directory).stat().st_mode & 0o777 == 0o700
+    output = programs.parent / "python"
+    while not output.exists():
+        time.sleep(0.02)
+    assert output.read_text() == f"-m training.recovery.early_imports head:6379 {directory}\n"
 
 
 def test_image_of_cockpit_has_the_tag_of_the_nightly_game_day(builders: Builders) -> None:

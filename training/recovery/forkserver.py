@@ -34,10 +34,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from training.free_memory import free_bytes
 from training.process_stat import stat
+from training.recovery import early_imports, private_socket
 from training.recovery.fork_safety import reason_not_to_fork
 from training.recovery.imports import import_all, import_gently, reserved_memory
 from training.recovery.settings import (
@@ -58,14 +59,13 @@ IMPORTING = "importing"
 """The directory of those that import at the moment: see `reserved_memory`."""
 _SERVE, _IMPORT = "--serve", "import"
 _FOLDER = "cockpit-spares"
-_JOB, _RAYLET = "RAY_JOB_ID", "RAY_RAYLET_PID"
-"""A raylet sets these variables for each of its workers."""
+_RAYLET = "RAY_RAYLET_PID"
+"""A raylet sets this variable and `early_imports.JOB` for each of its workers."""
 _NICENESS, _NICENESS_OF_RAY = "RAY_worker_niceness", 15
 """What Ray adds to the niceness of each worker. The server takes it, and its forks have it then."""
 FORKED = "_COCKPIT_FORKED"
 """A variable of each fork."""
 _ANSWER_S = 5.0
-_REQUEST_BYTES = 1 << 20
 
 
 def directory_of(session: str | Path) -> Path:
@@ -75,20 +75,8 @@ def directory_of(session: str | Path) -> Path:
     """
     path = Path(session, _FOLDER)
     path.mkdir(mode=0o700, exist_ok=True)
-    os.close(_opened(path))
+    os.close(private_socket.opened(path))
     return path
-
-
-def _opened(directory: Path) -> int:
-    """Open the directory. Everyone may write to Ray's session directory, so another user could have
-    made this one, to get the environment of the ranks. Raises OSError.
-    """
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    found = os.fstat(descriptor)
-    if found.st_uid != os.getuid() or found.st_mode & 0o077:
-        os.close(descriptor)
-        raise PermissionError(f"{directory} is open to other users")
-    return descriptor
 
 
 # -- in the process that Ray starts
@@ -109,7 +97,7 @@ def main(argv: Sequence[str]) -> None:
 
 def add(directory: Path, names: Sequence[str]) -> None:
     """In a fork: let the server import these libraries too, for later forks. Raises OSError."""
-    with _connected(directory, _name()) as server:
+    with private_socket.connected(directory, _name(), _ANSWER_S) as server:
         server.send(json.dumps({_IMPORT: [*names]}).encode())
 
 
@@ -129,20 +117,28 @@ def _start(directory: Path, gcs: str) -> bool:
         if is_late or _unsafe(directory).exists() or free_bytes() < SPARE_MEMORY_BYTES:
             return False
         with (directory / f"{name}.log").open("a") as log:
-            process = subprocess.run(
-                [sys.executable, "-m", __spec__.name, _SERVE, str(directory), gcs],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-                check=True,
-            )
-        server = int(process.stdout)
+            argv = [_SERVE, str(directory), gcs]
+            try:
+                server = early_imports.request_server(argv, log.fileno())
+            except OSError as error:
+                print(f"imported nothing early: {error}", file=log, flush=True)
+                server = _started(argv, log)
         while time.monotonic() < until_s and _is_alive(server):
             if _is_ready(directory, name):
                 return True
             time.sleep(READY_POLL_S)
         return False
+
+
+def _started(argv: Sequence[str], log: IO[str]) -> int:
+    process = subprocess.run(
+        [sys.executable, "-m", __spec__.name, *argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        check=True,
+    )
+    return int(process.stdout)
 
 
 def _unsafe(directory: Path) -> Path:
@@ -154,7 +150,7 @@ def _ask(directory: Path, argv: Sequence[str]) -> bool:
     """Return whether the server forked the worker."""
     request = {"argv": [*argv], "environment": dict(os.environ), "cwd": str(Path.cwd())}
     try:
-        with _connected(directory, _name()) as server:
+        with private_socket.connected(directory, _name(), _ANSWER_S) as server:
             socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2])
             return bool(server.recv(16))
     except OSError:
@@ -163,26 +159,11 @@ def _ask(directory: Path, argv: Sequence[str]) -> bool:
 
 def _name() -> str:
     """Return the name of the socket: several nodes on one machine may share the session."""
-    return f"{os.environ.get(_JOB)}-{os.environ.get(_RAYLET)}"
-
-
-def _connected(directory: Path, name: str) -> socket.socket:
-    """Raises OSError."""
-    at = _opened(directory)
-    server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        server.settimeout(_ANSWER_S)
-        server.connect(f"/proc/self/fd/{at}/{name}")  # a socket's path ends at 107 characters
-    except OSError:
-        server.close()
-        raise
-    finally:
-        os.close(at)
-    return server
+    return f"{os.environ.get(early_imports.JOB)}-{os.environ.get(_RAYLET)}"
 
 
 def _is_ready(directory: Path, name: str) -> bool:
-    with suppress(OSError), _connected(directory, name):
+    with suppress(OSError), private_socket.connected(directory, name, _ANSWER_S):
         return True
     return False
 
@@ -256,7 +237,8 @@ def _fork_workers(directory: Path, parent: int | None) -> Request | None:
                 pass
 
     signal.signal(signal.SIGCHLD, reap)
-    with _listen(path) as listener:
+    with private_socket.listen(path) as listener:
+        listener.settimeout(CHECK_EVERY_S)
         own = path.stat().st_ino
         while _is_alive(raylet) and time.monotonic() - used_s < UNUSED_S:
             if (accepted := _accept(listener)) is not None:
@@ -297,7 +279,7 @@ def _accept(listener: socket.socket) -> tuple[socket.socket, Request] | None:
 def _receive(client: socket.socket) -> Request | None:
     """Return None for a client that only wants to know whether the server is ready."""
     client.settimeout(_ANSWER_S)
-    raw, files, _, _ = socket.recv_fds(client, _REQUEST_BYTES, 3)
+    raw, files, _, _ = socket.recv_fds(client, private_socket.MESSAGE_BYTES, private_socket.FILES)
     if not raw:
         return None
     given = json.loads(raw)
@@ -338,17 +320,6 @@ def become(request: Request) -> None:
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 
-def _listen(path: Path) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    path.unlink(missing_ok=True)
-    at = _opened(path.parent)
-    listener.bind(f"/proc/self/fd/{at}/{path.name}")
-    os.close(at)
-    listener.listen()
-    listener.settimeout(CHECK_EVERY_S)
-    return listener
-
-
 def _is_alive(pid: int) -> bool:
     try:
         return stat(pid)[0] != "Z"
@@ -364,6 +335,7 @@ def run(directory: Path, read: Callable[[], Libraries | None]) -> None:
     if pid := os.fork():
         print(pid, flush=True)
         os._exit(0)
+    os.setsid()
     os.dup2(2, 1)
     os.nice(int(os.environ.get(_NICENESS, _NICENESS_OF_RAY)))
     if (worker := serve(directory, read())) is not None:
@@ -374,6 +346,6 @@ if __name__ == "__main__":
     if sys.argv[1:2] == [_SERVE]:
         from training.recovery.libraries import read
 
-        run(Path(sys.argv[2]), partial(read, sys.argv[3], os.environ[_JOB]))
+        run(Path(sys.argv[2]), partial(read, sys.argv[3], os.environ[early_imports.JOB]))
     else:
         main(sys.argv[1:])

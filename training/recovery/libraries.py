@@ -95,6 +95,40 @@ def read(gcs: str, job: str) -> Libraries | None:
     return _decoded(fork_safety.in_a_fork(lambda: _asked(gcs, job) or b""))
 
 
+def newest(gcs: str) -> tuple[str, Libraries] | None:
+    """As `read`, for the newest job that has not ended; with its id. This process does not import
+    Ray, which reads the ids of the job and of the raylet from its environment when it is imported.
+    """
+    if not (found := fork_safety.in_a_fork(lambda: _newest(gcs))):
+        return None
+    job, _, text = found.partition(b" ")
+    return job.decode(), Libraries(**json.loads(text))
+
+
+def _newest(gcs: str) -> bytes:
+    """The id of the job and its libraries, or nothing."""
+    from ray._raylet import GcsClient  # type: ignore[attr-defined]
+
+    client = GcsClient(address=gcs)
+    jobs = client.get_all_job_info(
+        skip_submission_job_info_field=True,
+        skip_is_running_tasks_field=True,
+        timeout=_ANSWER_S,
+    )
+    running: list[str] = [job.hex() for job, about in jobs.items() if not about.is_dead]
+    for job in sorted(running, key=_number, reverse=True):
+        text: bytes | None = client.internal_kv_get(
+            _key(job, "libraries"), _NAMESPACE, timeout=_ANSWER_S
+        )
+        if text:
+            return job.encode() + b" " + text
+    return b""
+
+
+def _number(job: str) -> int:
+    return int.from_bytes(bytes.fromhex(job), "little")
+
+
 def _asked(gcs: str, job: str) -> bytes | None:
     from ray._raylet import GcsClient  # type: ignore[attr-defined]
 

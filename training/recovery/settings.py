@@ -33,6 +33,9 @@ START_S = 40.0
 MAKE_S = 60.0
 """How long the controller waits for a spare process to start before it asks for another."""
 
+UNASKED_S = 300.0
+"""How long a process that has imported early waits for the first worker of its node."""
+
 UNUSED_S = 30.0
 """How long a fork server remains without a worker of its own."""
 
