@@ -5,9 +5,9 @@ Each case is a real run with 2 ranks, of `training.jobs.checkpointed` or of a sc
 Kubernetes, or with `--on hosts` on hosts that are namespaces. Under each profile it gets a cluster
 of its own, with the profile's settings in pods and job. Then drills, one after the other, each when
 the run has settled: all pods ready, all ranks stepping, for SETTLE_S, and, with the fast profile, a
-spare process in each pod that can run a rank, which takes minutes on a busy machine. With `--by-
-turns` each drill has a new cluster, and the profiles alternate, so that a change of the load
-affects both. With `--busy`, other processes compute beside them. The instants are those that
+spare process in each pod that can run a rank, which takes minutes on a busy machine. With
+`--by-turns` each drill has a new cluster, and the profiles alternate, so that a change of the load
+affects both. With `--busy`, other processes compute at the same time. The instants are those that
 cockpit shows (`cockpit.insight.recovery.measurement`). It takes more than an hour; what a file of
 `--rows` has already is not measured again.
 """
@@ -464,10 +464,9 @@ def tabled(rows: Sequence[Row], place: str, began: str, busy: int = 0) -> Table:
     return Table(
         "How long a run takes to recover",
         f"Drills on a run of 2 ranks on {place}{beside}, with a new cluster for each recovery "
-        "profile. "
-        "Each drill starts when the run has recovered from the one before. The value is the time "
-        "from the fault to the first new step, median (minimum–maximum); `detected` is the time "
-        "until Ray Train has detected the fault.",
+        "profile. Each drill starts when the run has recovered from the one before. The value is "
+        "the time from the fault to the first new step, median (minimum–maximum); `detected` is "
+        "the time until Ray Train has detected the fault.",
         lines,
         began,
     )

@@ -69,7 +69,7 @@ def test_a_run_recovers_from_the_kill_of_a_worker_pod(
         [replacement] = after - before
         # Its fork server began to import while Ray started.
         assert _has_process(ray_on_kubernetes, replacement, "training.recovery.early_imports")
-        assert not _has_process(ray_on_kubernetes, replacement, "training.recovery.forkserver")
+        assert not _has_process(ray_on_kubernetes, replacement, "forkserver --serve")
     finally:
         cockpit("stop", job, "--yes")
 
