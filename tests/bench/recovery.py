@@ -324,7 +324,8 @@ def _failures(run: RunView) -> int:
 
 
 def wait_for_spares(session: Session) -> None:
-    """Until each worker pod has a process that its fork server has made and that has no task.
+    """Until each worker pod has a process without a task that has the libraries of the run: a fork,
+    or one that has imported them because the fork server took too long on a busy machine.
 
     The pods' processes are those of this machine, with the pod in the path of the session.
     """
@@ -353,11 +354,23 @@ def _pods_with_spares() -> set[str]:
     for pid in (pid for pid, argv in argvs.items() if argv[0] == b"ray::IDLE"):
         with suppress(OSError):
             parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
-            server = argvs.get(parent, [])
-            if b"--serve" in server:  # before the directory of the pod's session
-                directory = server[server.index(b"--serve") + 1]
-                found.add(Path(directory.decode()).parent.parent.name)
+            argv = argvs.get(parent, [])
+            raylet = [arg for arg in argv if arg.startswith(b"--raylet_socket_name=")]
+            if b"--serve" in argv:
+                session = Path(argv[argv.index(b"--serve") + 1].decode()).parent
+            elif raylet and _has_imported(pid):
+                session = Path(raylet[0].decode().partition("=")[2]).parent.parent
+            else:
+                continue
+            found.add(session.parent.name)
     return found
+
+
+def _has_imported(pid: str) -> bool:
+    """Whether a worker of the run's runtime environment has torch. Raises OSError."""
+    process = Path("/proc") / pid
+    is_of_run = b"training.recovery.spares.preload" in (process / "environ").read_bytes()
+    return is_of_run and "libtorch" in (process / "maps").read_text()
 
 
 def _checkpoint_step(store: Store) -> int:
