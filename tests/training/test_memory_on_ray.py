@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.cluster import Cluster, Outcome, drive
+from tests.training.cluster import Cluster, Outcome, bodies, drive
 from training.telemetry.wire import AttemptStart, Notice, Record, Tick
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray]
@@ -43,7 +43,7 @@ class Loss:
 
 
 def notices(records: list[Record], reason: str) -> list[str]:
-    found = [record.body for record in records if isinstance(record.body, Notice)]
+    found = bodies(records, Notice)
     return [notice.message for notice in found if notice.reason == reason]
 
 
@@ -61,7 +61,7 @@ def holding() -> list[int]:
 
 
 def newest_step(records: list[Record]) -> int:
-    ticks = [record.body for record in records if isinstance(record.body, Tick)]
+    ticks = bodies(records, Tick)
     return max((rank.step for tick in ticks for rank in tick.ranks), default=0)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.cluster import Cluster, Outcome, drive
+from tests.training.cluster import Cluster, Outcome, bodies, drive
 from training.checkpoint.manifest import check
 from training.checkpoint.storage import PREFIX
 from training.telemetry.names import CALLBACK
@@ -35,11 +35,11 @@ def checkpoints(cluster: Cluster, name: str) -> list[Path]:
 
 
 def reports(records: list[Record]) -> list[Report]:
-    return [record.body for record in records if isinstance(record.body, Report)]
+    return bodies(records, Report)
 
 
 def starts(records: list[Record]) -> list[AttemptStart]:
-    return [record.body for record in records if isinstance(record.body, AttemptStart)]
+    return bodies(records, AttemptStart)
 
 
 def by_step(records: list[Record]) -> dict[int, tuple[float, float]]:
@@ -126,7 +126,7 @@ def test_a_damaged_checkpoint_is_kept_aside_and_the_one_before_is_used(
             troubled.output
         )
         assert (kept / "model.pt").exists()
-    notices = [record.body for record in troubled.records if isinstance(record.body, Notice)]
+    notices = bodies(troubled.records, Notice)
     assert {notice.message.split()[0] for notice in notices} == set(accepted)
     assert {(notice.reason, notice.attempt) for notice in notices} == {("CheckpointDamaged", 3)}
     assert len(starts(troubled.records)) == 3, "an attempt for each kill, and no more"
@@ -212,7 +212,7 @@ def test_a_rank_that_dies_while_the_ranks_meet_leaves_nothing_that_the_next_grou
     assert outcome.code == 0, outcome.output[-4000:]
     assert "At least one of the worker actors failed to initialize" in outcome.output
     assert [report.metrics for report in reports(outcome.records)] == [{"score": 1.0}]
-    ends = [record.body for record in outcome.records if isinstance(record.body, AttemptEnd)]
+    ends = bodies(outcome.records, AttemptEnd)
     assert [end.attempt for end in ends] == [1, 2]
     assert ends[0].reason.startswith("the worker group did not start: "), ends
     assert ends[1].reason == "finished"

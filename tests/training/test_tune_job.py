@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.training.cluster import Cluster, Outcome, drive, drive_each
+from tests.training.cluster import Cluster, Outcome, bodies, drive, drive_each
 from training.jobs.tune import Settings
 from training.loop.train import train
 from training.loop.world import alone
@@ -87,7 +87,7 @@ def results(cluster: Cluster, name: str) -> dict[str, list[dict[str, Any]]]:
 
 def trials(records: list[Record], name: str) -> dict[str, Trial]:
     """As last reported."""
-    reported = [record.body for record in records if isinstance(record.body, Trials)]
+    reported = bodies(records, Trials)
     return {
         trial.id: trial for item in reported if item.experiment == name for trial in item.trials
     }
@@ -120,7 +120,7 @@ def test_trials_are_reported_with_their_metric_and_the_steps_of_their_runs(
     cluster: Cluster, searched: Outcome
 ) -> None:
     records = searched.records
-    values = [record.body for record in records if isinstance(record.body, Trials)]
+    values = bodies(records, Trials)
     aims = {(item.metric, item.mode) for item in values if item.experiment == "asha"}
     assert aims == {("accuracy", "max")}
     by_trial = trials(records, "asha")
@@ -132,7 +132,7 @@ def test_trials_are_reported_with_their_metric_and_the_steps_of_their_runs(
     assert all(trial.run == trial.id for trial in by_trial.values())
     runs = {record.body.run: record.body for record in records if isinstance(record.body, Run)}
     assert {runs[trial].state for trial in by_trial} == {"FINISHED"}
-    starts = [record.body for record in records if isinstance(record.body, AttemptStart)]
+    starts = bodies(records, AttemptStart)
     attempts = {start.run: start.attempt for start in starts}
     assert {attempts[trial] for trial in by_trial} == {1}
     stepped = {

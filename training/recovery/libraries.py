@@ -11,6 +11,7 @@ import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from training.recovery import fork_safety
 
@@ -117,10 +118,7 @@ def _newest(gcs: str) -> bytes:
     )
     running: list[str] = [job.hex() for job, about in jobs.items() if not about.is_dead]
     for job in sorted(running, key=_number, reverse=True):
-        text: bytes | None = client.internal_kv_get(
-            _key(job, "libraries"), _NAMESPACE, timeout=_ANSWER_S
-        )
-        if text:
+        if text := _text(client, job):
             return job.encode() + b" " + text
     return b""
 
@@ -132,7 +130,11 @@ def _number(job: str) -> int:
 def _asked(gcs: str, job: str) -> bytes | None:
     from ray._raylet import GcsClient  # type: ignore[attr-defined]
 
-    found: bytes | None = GcsClient(address=gcs).internal_kv_get(
+    return _text(GcsClient(address=gcs), job)
+
+
+def _text(client: Any, job: str) -> bytes | None:
+    found: bytes | None = client.internal_kv_get(
         _key(job, "libraries"), _NAMESPACE, timeout=_ANSWER_S
     )
     return found
