@@ -1,10 +1,11 @@
-"""A pod of a run is killed each minute: `python -m tests.bench.kills [MINUTES] [--profiles …]`.
+"""A pod of a run is killed each minute: `python -m tests.bench.kills [MINUTES] [--profiles …] …`.
 
-`training.jobs.checkpointed` with 2 ranks on local pods, one of three a spare, under one recovery
-profile after the other. Useful are new steps: steps that are done again do not count. They are
-compared with minutes without a kill of the same run: one before each KILLS kills, and one at the
-end. Such a minute begins when the run has settled and has its spares; the time until then counts
-for neither. So a machine whose speed changes from hour to hour changes both.
+`training.jobs.checkpointed` with 2 ranks on three pods, one of them a spare, under one recovery
+profile after the other; on local pods, or with `--on testbed` on those of the test Kubernetes.
+Useful are new steps: steps that are done again do not count. They are compared with minutes without
+a kill of the same run: one before each KILLS kills, and one at the end. Such a minute begins when
+the run has settled and, on local pods, has its spare processes; the time until then counts for
+neither. So a machine whose speed changes from hour to hour changes both.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 
 from msgspec import Struct
 
@@ -24,6 +26,7 @@ from cockpit.store.selectors import current_run, pod_of_rank
 from cockpit.store.store import Store
 from tests.bench import recovery
 from tests.bench.table import Line, Table, load, say, show
+from tests.cluster.testbed import Testbed
 
 MINUTES = 30
 EVERY_S = 60.0
@@ -33,15 +36,21 @@ GOODPUT_PERCENT = 85.0
 CASE = recovery.CASES["spare"]
 
 
-def measure(minutes: int, profiles: Sequence[str]) -> Table:
+def measure(minutes: int, profiles: Sequence[str], on: str) -> Table:
     began = load()
-    runs = [of_profile(name, minutes) for name in profiles]
+    with ExitStack() as stack:
+        testbed = None
+        if on == "testbed":
+            testbed = Testbed.up(real=True, operator=True)
+            stack.callback(testbed.down)
+        runs = [of_profile(name, minutes, on, testbed) for name in profiles]
     return Table(
         f"A kill a minute, for {minutes} minutes",
-        "A run of 2 ranks on three local pods, one of them a spare, under one recovery profile "
-        f"after the other. Each {EVERY_S:g} s, the pod of a rank is killed, or another one while "
-        "no rank runs. Goodput: the new steps in the minutes with kills ÷ those of as many minutes "
-        f"without one. Such minutes are before each {KILLS} kills, and at the end.",
+        f"A run of 2 ranks on three pods, one of them a spare ({recovery.PLACES[on]}), under one "
+        f"recovery profile after the other. Each {EVERY_S:g} s, the pod of a rank is killed, or "
+        "another one while no rank runs. Goodput: the new steps in the minutes with kills ÷ those "
+        f"of as many minutes without one. Such minutes are before each {KILLS} kills, and at the "
+        "end.",
         [line for run in runs for line in lines(run)],
         began,
     )
@@ -73,23 +82,23 @@ def lines(run: Outcome) -> Iterator[Line]:
     yield Line(f"{run.profile}: attempts that followed", str(run.attempts))
 
 
-def of_profile(name: str, minutes: int) -> Outcome:
+def of_profile(name: str, minutes: int, on: str, testbed: Testbed | None) -> Outcome:
     profile = PROFILES[name]
     disturbed, undisturbed = list[int](), list[int]()
     with (
-        recovery.local(CASE, profile) as (backend, storage),
+        recovery.cluster(on, testbed, CASE, profile) as (backend, storage),
         builder.session_on(backend) as session,
     ):
         session.call(recovery.launch(backend, CASE, profile, storage))
         for number in range(minutes):
             if number % KILLS == 0:
-                recovery.settle(session, CASE, profile, "local")
+                recovery.settle(session, CASE, profile, on)
                 undisturbed.append(minute(session))
                 say(f"{name}: {undisturbed[-1]} steps in a minute without a kill")
             kill(session, number)
             disturbed.append(minute(session))
             say(f"{name}: kill {number + 1} of {minutes}, {disturbed[-1]} steps in its minute")
-        recovery.settle(session, CASE, profile, "local")
+        recovery.settle(session, CASE, profile, on)
         undisturbed.append(minute(session))
         run = current_run(session.store)
         assert run is not None
@@ -134,5 +143,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("minutes", type=int, nargs="?", default=MINUTES)
     parser.add_argument("--profiles", nargs="+", choices=tuple(PROFILES), default=tuple(PROFILES))
+    parser.add_argument("--on", choices=("local", "testbed"), default="local")
     given = parser.parse_args()
-    sys.exit(show(lambda: measure(given.minutes, given.profiles)))
+    sys.exit(show(lambda: measure(given.minutes, given.profiles, given.on)))

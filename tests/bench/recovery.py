@@ -24,8 +24,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -37,6 +38,7 @@ from cockpit.backends.ssh import lifecycle
 from cockpit.backends.ssh.backend import SshBackend
 from cockpit.drills.plan.kill import plan_kill
 from cockpit.format import plural
+from cockpit.insight.recovery.fault_impact import first_step_s
 from cockpit.insight.recovery.measurement import is_settled, recovery
 from cockpit.insight.recovery.pace import pace_before, step_at
 from cockpit.launch import submission
@@ -70,6 +72,8 @@ PACE_PERCENT = 97.0
 CAUGHT_UP_TIMES = 1.5
 """Promised of the time until the run has caught up: not more than this times the time to the first
 new step, besides the usual time of the steps that it has to repeat."""
+GROWS_S = 10.0
+"""Promised of an elastic run whose pod was replaced."""
 RECORD_S = 2.0
 """A rank sends a record each second."""
 START_TIMEOUT_S = 600.0
@@ -173,6 +177,10 @@ class Row:
     """When the run had repeated its last step before the fault."""
     repeated_s: float | None = None
     """The usual time of the steps that it had to repeat."""
+    grown_s: float | None = None
+    """When a run that continued with fewer ranks had its first step with all of them again."""
+    growth_stop_s: float | None = None
+    """From its last step with fewer ranks to that step."""
     false_alarms: int = 0
     """Restarts while there was no fault: before this drill, and in PACE_S."""
     without_fault_s: float = 0.0
@@ -188,7 +196,6 @@ class Row:
 
 @contextmanager
 def local(case: Case, profile: RecoveryProfile) -> Iterator[tuple[Backend, str]]:
-    """The backend, and the path of the checkpoints."""
     group = GroupSpec("workers", case.pods, min=0, max=case.pods, resources=Resources(cpus=1.0))
     with (
         TemporaryDirectory() as storage,
@@ -236,6 +243,15 @@ def on_testbed(
             time.sleep(0.5)
 
 
+def cluster(
+    on: str, testbed: Testbed | None, case: Case, profile: RecoveryProfile
+) -> AbstractContextManager[tuple[Backend, str]]:
+    """The backend, and the path of the checkpoints. `on`: one of PLACES."""
+    if testbed:
+        return on_testbed(testbed, case, profile)
+    return (on_hosts if on == "hosts" else local)(case, profile)
+
+
 def measure(
     name: str, profile: RecoveryProfile, backend: Backend, storage: str, drills: int, place: str
 ) -> Iterator[Row]:
@@ -251,7 +267,8 @@ def measure(
             measured = _follow(session, drill)
             step_s = pace_before(session.store.runs[drill.run_id], drill.injected_s).step_s
             pace_percent = _pace(session, case, drill, measured, step_s)
-            caught_up = recovery(session.store, drill)
+            later = recovery(session.store, drill)
+            grown_s, growth_stop_s = _growth(session.store.runs[drill.run_id], drill)
             again = measured.resumed_step
             lost = measured.steps_lost
             explained = failures + measured.restarts
@@ -264,14 +281,16 @@ def measure(
                 attempt_ended_s=measured.attempt_ended_s,
                 restarted_s=measured.restarted_s,
                 first_step_s=measured.first_step_s,
-                pod_ready_s=measured.pod_ready_s,
+                pod_ready_s=later.pod_ready_s,
                 steps_lost=measured.steps_lost,
                 beyond_checkpoint=max(0, checkpoint - (again - 1)) if again else None,
                 reason=measured.reason,
-                lost_s=caught_up.seconds_lost,
+                lost_s=later.seconds_lost,
                 pace_percent=pace_percent,
-                caught_up_s=caught_up.reached(Milestone.CAUGHT_UP),
+                caught_up_s=later.reached(Milestone.CAUGHT_UP),
                 repeated_s=None if step_s is None or lost is None else lost * step_s,
+                grown_s=grown_s,
+                growth_stop_s=growth_stop_s,
                 false_alarms=failures - explained,
                 without_fault_s=drill.injected_s - began_s + PACE_S,
             )
@@ -314,6 +333,17 @@ def settle(session: Session, case: Case, profile: RecoveryProfile, place: str) -
             break
     if profile.callbacks and place != "testbed":
         wait_for_spares(session)
+
+
+def _growth(run: RunView, drill: Drill) -> tuple[float | None, float | None]:
+    """As `Row.grown_s` and `Row.growth_stop_s`."""
+    later = [run.attempts[number] for number in sorted(run.attempts) if number > drill.attempt]
+    for fewer, grown in pairwise(later):
+        first_s = first_step_s(run, grown)
+        if len(fewer.placements) < RANKS == len(grown.placements) and first_s is not None:
+            stopped_s = None if fewer.last_step_s is None else first_s - fewer.last_step_s
+            return first_s - drill.injected_s, stopped_s
+    return None, None
 
 
 def _failures(run: RunView) -> int:
@@ -510,6 +540,7 @@ def _lines(text: str, rows: Sequence[Row], promised: Case | None) -> list[Line]:
         promise = (f"≥ {PACE_PERCENT:g} %", kept >= PACE_PERCENT) if promised else ("", None)
         what = f"{text}: throughput of the {PACE_S:g} s after, of that before"
         lines.append(Line(what, f"{_spread(paces, digits=0)} %", *promise))
+    lines += _growth_lines(text, rows, promised)
     if shares := [row.caught_up_share for row in rows if row.caught_up_share is not None]:
         what = (
             f"{text}: until it has caught up ÷ "
@@ -527,6 +558,25 @@ def _lines(text: str, rows: Sequence[Row], promised: Case | None) -> list[Line]:
             Line(f"{text}: detected", f"{took_s:.1f} s", f"≤ {limit_s:g} s", took_s <= limit_s)
         )
     return lines
+
+
+def _growth_lines(text: str, rows: Sequence[Row], promised: Case | None) -> list[Line]:
+    after = [
+        row.grown_s - row.pod_ready_s
+        for row in rows
+        if row.grown_s is not None and row.pod_ready_s is not None
+    ]
+    stops = [row.growth_stop_s for row in rows if row.growth_stop_s is not None]
+    if not after or not stops:
+        return []
+    promise = (f"≤ {GROWS_S:g} s", statistics.median(after) <= GROWS_S) if promised else ("", None)
+    return [
+        Line(
+            f"{text}: from the new pod's being ready to the first step with all ranks",
+            f"{_spread(after)} s; no step for {_spread(stops)} s",
+            *promise,
+        )
+    ]
 
 
 def _median(rows: Sequence[Row], name: str) -> float:
@@ -591,11 +641,7 @@ def measure_all(
                         case.waits_for_gcs,
                     )
                     stack.callback(testbed.down)
-                if testbed:
-                    where = on_testbed(testbed, case, profile)
-                else:
-                    where = (on_hosts if on == "hosts" else local)(case, profile)
-                with where as (backend, storage):
+                with cluster(on, testbed, case, profile) as (backend, storage):
                     for row in measure(name, profile, backend, storage, number, on):
                         rows.append(row)
                         say(f"  {row}")

@@ -26,7 +26,7 @@ from ray.train.v2._internal.util import time_monotonic
 from training.recovery import growth as subject
 from training.recovery.growth import DECISION, Growth, grow
 from training.recovery.nodes import Node
-from training.recovery.settings import CHECK_EVERY_S
+from training.recovery.settings import CHECK_EVERY_S, SPARES_S
 
 CPU = {"CPU": 1.0}
 
@@ -34,6 +34,8 @@ CPU = {"CPU": 1.0}
 @dataclass
 class Cluster:
     ids: list[str] = field(default_factory=lambda: ["a"])
+    lacking: set[str] = field(default_factory=set)
+    """Nodes whose spares have not started."""
     in_memory: bool = False
     now_s: float = 0.0
     refreshed: int = 0
@@ -44,7 +46,9 @@ class Cluster:
         return [Node(name, "127.0.0.1", 1, CPU) for name in self.ids]
 
     def growth(self, most: int = 2) -> Growth:
-        return Growth(most, CPU, self.alive, self.is_in_memory, lambda: self.now_s)
+        return Growth(
+            most, CPU, self.alive, self.lacking.__contains__, self.is_in_memory, lambda: self.now_s
+        )
 
     def is_in_memory(self) -> bool:
         self.asked += 1
@@ -74,6 +78,60 @@ def test_run_with_checkpoints_in_memory_grows_at_once() -> None:
     growth = cluster.growth()
     assert not growth.is_due(1)
     cluster.join("b")
+    assert growth.is_due(1)
+
+
+def test_run_grows_when_the_new_node_has_a_spare() -> None:
+    cluster = Cluster(in_memory=True, lacking={"b"})
+    growth = cluster.growth()
+    assert not growth.is_due(1)
+    cluster.join("b")
+    assert not growth.is_due(1), "all ranks would wait for imports there"
+    cluster.now_s += SPARES_S / 2
+    assert not growth.is_due(1)
+    cluster.lacking.clear()
+    assert growth.is_due(1)
+
+
+def test_run_grows_after_the_first_checkpoint_since_the_spares_are_there() -> None:
+    cluster = Cluster(lacking={"b"})
+    growth = cluster.growth()
+    assert not growth.is_due(1)
+    cluster.join("b")
+    growth.saved()
+    assert not growth.is_due(1)
+    cluster.lacking.clear()
+    assert not growth.is_due(1), "steps since that checkpoint would be lost"
+    growth.saved()
+    assert growth.is_due(1)
+
+
+def test_run_grows_without_a_spare_if_it_takes_too_long() -> None:
+    cluster = Cluster(lacking={"b", "c"})
+    growth = cluster.growth(most=3)
+    growth.saved()
+    assert not growth.is_due(1)
+    cluster.join("b")
+    assert not growth.is_due(1)
+    cluster.now_s += SPARES_S + 1.0
+    assert not growth.is_due(1), "the checkpoint is of before the node"
+    cluster.join("c")
+    growth.saved()
+    assert growth.is_due(1), "the first node has waited long enough"
+
+
+@pytest.mark.parametrize("has_spare", [False, True])
+def test_checkpoint_before_the_spares_counts_if_no_other_comes_in_time(has_spare: bool) -> None:
+    cluster = Cluster(lacking={"b"})
+    growth = cluster.growth()
+    cluster.join("b")
+    growth.saved()
+    assert not growth.is_due(1)
+    if has_spare:
+        cluster.lacking.clear()
+    cluster.now_s += SPARES_S - 1.0
+    assert not growth.is_due(1)
+    cluster.now_s += 2.0
     assert growth.is_due(1)
 
 
@@ -154,7 +212,7 @@ def test_policy_of_ray_decides_as_before_if_the_nodes_cannot_be_listed(
     def alive() -> list[Node]:
         raise ConnectionError("the GCS does not answer")
 
-    grow(Growth(2, CPU, alive, lambda: True), lambda: None)
+    grow(Growth(2, CPU, alive, lambda node: False, lambda: True), lambda: None)
     assert isinstance(decision(policy), NoopDecision)
     assert "at the next check of Ray's" in caplog.text
 

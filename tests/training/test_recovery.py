@@ -214,9 +214,8 @@ class Started:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *nodes: str) -> None:
         self.now_s = 0.0
-        self.asked, self.kept = Counter[str](), Counter[str]()
+        self.asked, self.known = Counter[str](), spares.Known()
         self.announced = dict[str, list[bool]]()
-        self.starting: dict[str, tuple[float, int]] = {}
         listed = [Node(name, "127.0.0.1", 1, {"CPU": 4.0}) for name in nodes]
         listed.append(Node("head", "127.0.0.1", 1, {}))
         monkeypatch.setattr(threading, "Thread", lambda **_: type("T", (), {"start": int})())
@@ -226,7 +225,11 @@ class Started:
         monkeypatch.setattr(spares, "_ask", lambda node, env: self.asked.update([node.id]))
 
     def of_an_attempt(self) -> spares.Spares:
-        return spares.Spares([object(), object()], {"CPU": 1.0}, self.kept, self.starting, True)
+        return spares.Spares([object(), object()], {"CPU": 1.0}, self.known, True)
+
+    @property
+    def kept(self) -> Counter[str]:
+        return self.known.kept
 
     def check(self, group: spares.Spares, times: int, *, starts: bool = True) -> None:
         """`starts`: a fork that was asked for has started when the next check comes."""
@@ -277,6 +280,45 @@ def test_next_spare_is_asked_for_when_the_last_one_has_started_or_was_dropped(
     assert run.kept == {"a": 4}
 
 
+def test_node_lacks_a_spare_until_the_one_that_it_was_asked_for_has_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Started(monkeypatch, "a")
+    group = run.of_an_attempt()
+    assert run.known.lacks("a")
+    run.check(group, 1, starts=False)
+    assert run.known.lacks("a")
+    run.announced["a"] = [True]
+    run.check(group, 1, starts=False)
+    assert (run.kept, run.known.lacks("a")) == ({"a": 2}, True), "the second one starts"
+    run.announced["a"].append(True)
+    run.check(group, 1)
+    assert not run.known.lacks("a")
+    for _ in range(2):
+        run.known.remove("a")
+    assert run.known.lacks("a"), "ranks have started with both"
+
+
+def test_later_groups_need_what_the_first_one_has_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Started(monkeypatch, "a")
+    imports_of_rank = iter([["torch"], ["torch", "numpy"], ["torch", "numpy"]])
+    published: list[libraries.Libraries] = []
+    monkeypatch.setattr(ray, "get", lambda _: spares.Loaded("{}", next(imports_of_rank)))
+    monkeypatch.setattr(libraries, "publish", published.append)
+    for checks in (1, 2):
+        group = run.of_an_attempt()
+        group._workers = [type("Worker", (), {"execute_async": lambda self, _: None})()]
+        ends = iter([False, False, False, True] if checks == 1 else [False, True])
+        monkeypatch.setattr(group._end, "wait", lambda _, ends=ends: next(ends))
+        group._run()
+        assert len(published) == checks
+    assert published[0] == published[1]
+    assert published[0].gently, "the ranks train"
+    assert run.asked == {"a": 1}, "the spare that was asked for has not started"
+
+
 def test_request_that_was_dropped_during_a_restart_is_repeated_in_the_next_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -305,10 +347,10 @@ def test_check_that_a_restart_interrupts_asks_no_further_node(
 def test_ranks_that_do_not_meet_have_used_their_spares() -> None:
     callback = RecoveryCallback()
     callback._has_hook = True
-    callback._kept.update(a=2, b=1)
+    callback._known.kept.update(a=2, b=1)
     worker = type("Worker", (), {"metadata": type("Metadata", (), {"node_id": "a"})})
     callback.after_worker_group_start(type("Group", (), {"get_workers": lambda self: [worker]})())
-    assert callback._kept == {"a": 1, "b": 1}
+    assert callback._known.kept == {"a": 1, "b": 1}
 
 
 def test_node_without_memory_for_a_fork_server_has_one_spare_for_each_rank(

@@ -24,7 +24,7 @@ from training.checkpoint.memory.on_ray import actor_name
 from training.recovery import deaths, elastic, forkserver, libraries, nodes, spares
 from training.recovery.growth import Growth, grow
 from training.recovery.settings import CHECK_EVERY_S, SPARES
-from training.recovery.spares import OWN_PYTHON, Spares
+from training.recovery.spares import OWN_PYTHON, Known, Spares
 from training.telemetry.failsafe import guarded
 
 log = logging.getLogger(__name__)
@@ -38,8 +38,7 @@ class RecoveryCallback(
 ):
     def __init__(self) -> None:
         self._spares: Spares | None = None
-        self._kept = Counter[str]()
-        self._asked: dict[str, tuple[float, int]] = {}
+        self._known = Known()
         self._imported = libraries.imported()
         """By the driver, in which this is created."""
         self._has_hook = self._fork = False
@@ -87,8 +86,15 @@ class RecoveryCallback(
                 return False
             return True
 
+        def lacks_spare(node: str) -> bool:
+            return self._has_hook and self._known.lacks(node)
+
         self._growth = Growth(
-            scaling.max_workers, scaling._resources_per_worker_not_none, nodes.alive, is_in_memory
+            scaling.max_workers,
+            scaling._resources_per_worker_not_none,
+            nodes.alive,
+            lacks_spare,
+            is_in_memory,
         )
         grow(self._growth, lambda: elastic.refresh(self._elastic_run))
 
@@ -103,7 +109,7 @@ class RecoveryCallback(
         if scaling_config.label_selector:
             return None
         return spares.placement(
-            self._kept,
+            self._known.kept,
             self._ranks,
             scaling_config._resources_per_worker_not_none,
             num_workers,
@@ -130,7 +136,7 @@ class RecoveryCallback(
         self._ranks = Counter(item.metadata.node_id for item in workers)
         if self._has_hook:
             resources = worker_group.get_resources_per_worker()
-            self._spares = Spares(workers, resources, self._kept, self._asked, self._fork)
+            self._spares = Spares(workers, resources, self._known, self._fork)
 
     @guarded
     def after_replica_group_start(self, replica_group: Any) -> None:
@@ -139,7 +145,7 @@ class RecoveryCallback(
 
     def _use(self, workers: Sequence[Any]) -> None:
         for item in workers:
-            self._kept[item.metadata.node_id] = max(0, self._kept[item.metadata.node_id] - 1)
+            self._known.remove(item.metadata.node_id)
 
     @guarded
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:

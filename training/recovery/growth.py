@@ -5,7 +5,8 @@ restart, 60 s by default, independent of checkpoints
 (`make_decision_for_running_worker_group` in
 train/v2/_internal/execution/scaling_policy/elastic.py, Ray 2.60). It still does so. Besides, it is
 made to do so at once after a checkpoint was accepted, or at any time if the run has checkpoints in
-memory, when the nodes that are alive have room for more ranks.
+memory, when the nodes that are alive have room for more ranks, and spare processes for them: all
+ranks would wait for one that imports its libraries first.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 from ray.train.v2._internal.execution.scaling_policy.elastic import ElasticScalingPolicy
 
 from training.recovery.nodes import Node
-from training.recovery.settings import CHECK_EVERY_S
+from training.recovery.settings import CHECK_EVERY_S, SPARES_S
 
 log = logging.getLogger(__name__)
 
@@ -35,16 +36,23 @@ class Growth:
         most: int,
         resources: Mapping[str, float],
         alive: Callable[[], Sequence[Node]],
+        lacks_spare: Callable[[str], bool],
         is_in_memory: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`most`: ranks that the run may have. `resources`: of each. `is_in_memory`: whether the
-        run has checkpoints in memory. It and `alive` ask the GCS: at most every CHECK_EVERY_S.
+        """`most`: ranks that the run may have. `resources`: of each. `lacks_spare`: whether a node,
+        by its id, will have a spare process and has none yet. `is_in_memory`: whether the run has
+        checkpoints in memory. It and `alive` ask the GCS: at most every CHECK_EVERY_S.
         """
         self._most, self._resources = most, resources
-        self._alive, self._is_in_memory, self._clock = alive, is_in_memory, clock
+        self._alive, self._lacks_spare = alive, lacks_spare
+        self._is_in_memory, self._clock = is_in_memory, clock
         self._checked_s = float("-inf")
-        self._has_room = self._has_memory = False
+        self._room_s: float | None = None
+        """Since when nodes that the run was not compared with have had room for more ranks."""
+        self._has_memory = self._has_missed = False
+        """Of that time: the run has checkpoints in memory; one was accepted before the spares were
+        there."""
         self._considered: frozenset[str] = frozenset()
         """The nodes with which the run was compared: Ray may not count all that have room."""
         self._nodes: frozenset[str] = frozenset()
@@ -62,18 +70,28 @@ class Growth:
         now_s = self._clock()
         if now_s - self._checked_s >= CHECK_EVERY_S:
             self._checked_s = now_s
-            nodes = self._alive()
-            self._nodes = frozenset(node.id for node in nodes)
-            self._has_room = sum(node.room(self._resources) for node in nodes) > ranks
-            self._has_memory = self._is_new_room and self._is_in_memory()
-        if not self._is_new_room or not (has_saved or self._has_memory):
+            self._look(ranks, now_s)
+        if self._room_s is None:
             return False
-        self._considered = self._nodes
+        if now_s - self._room_s > SPARES_S:
+            has_saved |= self._has_missed
+        elif any(self._lacks_spare(node) for node in self._nodes):
+            self._has_missed |= has_saved
+            return False
+        if not (has_saved or self._has_memory):
+            return False
+        self._considered, self._room_s = self._nodes, None
         return True
 
-    @property
-    def _is_new_room(self) -> bool:
-        return self._has_room and self._nodes != self._considered
+    def _look(self, ranks: int, now_s: float) -> None:
+        rooms = {node.id: node.room(self._resources) for node in self._alive()}
+        self._nodes = frozenset(name for name, room in rooms.items() if room)
+        is_new = sum(rooms.values()) > ranks and self._nodes != self._considered
+        self._has_memory = is_new and self._is_in_memory()
+        if not is_new:
+            self._room_s = None
+        elif self._room_s is None:
+            self._room_s, self._has_missed = now_s, False
 
 
 def grow(growth: Growth, refresh: Callable[[], None]) -> None:

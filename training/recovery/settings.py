@@ -30,6 +30,9 @@ READY_POLL_S = 0.05
 START_S = 40.0
 """How long a worker waits for a fork server, less than Ray waits for the worker (60 s)."""
 
+SPARES_S = 8.0
+"""How long an elastic run waits with its growth for spare processes on a node that has joined."""
+
 MAKE_S = 60.0
 """How long the controller waits for a spare process to start before it asks for another."""
 

@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
@@ -53,32 +53,45 @@ class Loaded:
     names: list[str]
 
 
+@dataclass(slots=True)
+class Known:
+    """What the controller knows of the spares of a run, over all of its worker groups."""
+
+    kept: Counter[str] = field(default_factory=Counter)
+    """How many each node has, by node id, with those that start."""
+    asked: dict[str, tuple[float, int]] = field(default_factory=dict)
+    """The nodes that start one: since when, and how many processes had started there before."""
+    loaded: Loaded | None = None
+    """What rank 0 of an earlier worker group had imported."""
+
+    def lacks(self, node: str) -> bool:
+        """Whether the node has no spare that has started."""
+        return not self.kept[node] or node in self.asked
+
+    def remove(self, node: str) -> None:
+        """A rank has started with one, or the request for one was dropped."""
+        self.kept[node] = max(0, self.kept[node] - 1)
+
+
 class Spares:
     """The spares of one worker group, maintained by a thread of the controller."""
 
     def __init__(
-        self,
-        workers: Sequence[Any],
-        resources: Mapping[str, float],
-        kept: Counter[str],
-        asked: dict[str, tuple[float, int]],
-        fork: bool,
+        self, workers: Sequence[Any], resources: Mapping[str, float], known: Known, fork: bool
     ) -> None:
-        """Start, and wait for the ranks' imports.
+        """Start, and wait for the ranks' imports if they are not known.
 
-        `resources` are those of one rank. `kept` counts the spares by node id, over all worker
-        groups of the run; `asked` has the nodes that start a spare: since when, and how many
-        processes had started there before. With `fork`, each node forks them, which costs so little
-        that there are two for each rank: a second failure soon after a restart finds some too. The
-        second ones come SECOND_S later, because a run that has just started has the most to lose.
+        `resources` are those of one rank. With `fork`, each node forks spares, which costs so
+        little that there are two for each rank: a second failure soon after a restart finds some
+        too. The second ones come SECOND_S later, because a run that has just started has the most
+        to lose.
         """
         self._workers = workers
         self._resources = dict(resources)
-        self._kept = kept
+        self._known = known
         self._fork = fork
         self._started: dict[str, list[bool]] = {}
         """The processes of the run by node: whether each is a fork."""
-        self._asked = asked
         self._second_s = time.monotonic() + SECOND_S
         self._end = threading.Event()
         threading.Thread(target=self._run, name="spares", daemon=True).start()
@@ -90,20 +103,25 @@ class Spares:
     def _run(self) -> None:
         try:
             found = self._wait_for_imports()
-            while found and not self._end.wait(CHECK_EVERY_S):
+            while found:
                 self._check(found)
+                if self._end.wait(CHECK_EVERY_S):
+                    break
         except Exception:
             if not self._end.is_set():  # a rank that was asked has died, and its group with it
                 log.warning("no spare processes are kept; the run continues", exc_info=True)
 
     def _wait_for_imports(self) -> Loaded | None:
-        """Wait until rank 0 has imported what it needs. Returns None if that is too late."""
+        """Wait until rank 0 of the first group has imported what it needs; that of a later group
+        needs the same. Returns None if the group has ended before.
+        """
         before = -1
         while not self._end.wait(CHECK_EVERY_S):
-            found: Loaded = ray.get(self._workers[0].execute_async(loaded))
-            if len(found.names) == before:
+            found = self._known.loaded or ray.get(self._workers[0].execute_async(loaded))
+            if self._known.loaded or len(found.names) == before:
                 of_ranks = libraries.of_ranks(found.names, self._resources)
                 libraries.publish(replace(of_ranks, gently=True))
+                self._known.loaded = found
                 return found
             before = len(found.names)
         return None
@@ -115,9 +133,9 @@ class Spares:
         request that comes too early.
         """
         nodes = {node.id: node for node in alive() if node.room(self._resources)}
-        for name in self._asked.keys() - nodes.keys():
-            del self._asked[name]
-        if self._asked or nodes.keys() - self._started:
+        for name in self._known.asked.keys() - nodes.keys():
+            del self._known.asked[name]
+        if self._known.asked or nodes.keys() - self._started:
             self._started = libraries.announced()
         may_be_second = self._fork and time.monotonic() >= self._second_s
         for node in nodes.values():
@@ -127,28 +145,28 @@ class Spares:
                 continue
             each = 2 if may_be_second and any(self._started.get(node.id, ())) else 1
             wanted = each * min(node.room(self._resources), len(self._workers))
-            if wanted <= self._kept[node.id]:
+            if wanted <= self._known.kept[node.id]:
                 continue
             try:
                 _ask(node, found.runtime_env)
             except grpc.RpcError:
                 log.debug("node %s does not start a spare process", node.id, exc_info=True)
             else:
-                self._kept[node.id] += 1
                 started = len(self._started.get(node.id, ()))
-                self._asked[node.id] = (time.monotonic(), started)
+                self._known.asked[node.id] = (time.monotonic(), started)  # first: see `lacks`
+                self._known.kept[node.id] += 1
 
     def _is_starting(self, node: Node) -> bool:
         """Return whether a spare of the node still starts. After MAKE_S it counts as dropped."""
-        if node.id not in self._asked:
+        if node.id not in self._known.asked:
             return False
-        asked_s, before = self._asked[node.id]
+        asked_s, before = self._known.asked[node.id]
         has_started = len(self._started.get(node.id, ())) > before
         if not has_started and time.monotonic() - asked_s < MAKE_S:
             return True
-        del self._asked[node.id]
+        del self._known.asked[node.id]
         if not has_started:
-            self._kept[node.id] = max(0, self._kept[node.id] - 1)
+            self._known.remove(node.id)
         return False
 
 
@@ -172,7 +190,7 @@ def placement(
     Returns None if there is nothing to leave out, or if the other nodes have too little room for
     all ranks under the placement strategy.
     """
-    having = {name for name, count in kept.items() if count}
+    having = {name for name, count in list(kept.items()) if count}
     having -= dying(having)
     deadline = time.monotonic() + FREED_S
     while True:
