@@ -72,7 +72,7 @@ class Stage:
         return {
             pod
             for pid, pod in found.items()
-            if _title(pid).startswith("ray::IDLE") and "forkserver" in _title(_parent(pid))
+            if _title(pid).startswith("ray::IDLE") and _is_fork(pid)
         }
 
     def settle(self, ranks: int, *, spares: bool = True) -> None:
@@ -97,7 +97,7 @@ class Stage:
 
     def runs_on_spares(self) -> bool:
         """Whether the ranks are forks of the fork servers."""
-        return all("forkserver" in _title(_parent(pid)) for pid in self.pids())
+        return all(_is_fork(pid) for pid in self.pids())
 
     def comes_back(self, after: int) -> AttemptView:
         """The attempt after this one, once it has stepped."""
@@ -115,6 +115,12 @@ def _title(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return ""
+
+
+def _is_fork(pid: int) -> bool:
+    """Whether its parent is a fork server: one that a worker started, or that imported early."""
+    parent = _title(_parent(pid))
+    return "training.recovery.forkserver" in parent or "training.recovery.early_imports" in parent
 
 
 def _parent(pid: int) -> int:

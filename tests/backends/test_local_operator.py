@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from cockpit.backends.local import GroupSpec, LocalBackend, down, status, up
 from cockpit.backends.local import files as local_files
@@ -206,6 +207,31 @@ async def test_a_killed_pod_stays_listed_as_failed_and_is_replaced_at_once(
         assert fresh.created_s - began < 5, "it is not held back"
         with pytest.raises(UsageError, match="is not running"):
             await LocalBackend(NAME).delete_pod(victim.name, uid=victim.uid, grace_s=0)
+
+
+@pytest.mark.parametrize("profile", ["fast", "default"])
+async def test_pod_that_may_join_a_run_imports_early_if_the_profile_keeps_spare_processes(
+    profile: str, state: Path, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    script = f'echo "${{COCKPIT_EARLY_IMPORTS:-none}} $*" >> {notes}; {STAYS}'
+    spec = replace(write(tmp_path, script, GroupSpec("gpu", 1)), recovery=profile)
+    async with operated(spec):
+        await until(ready(1), 10)
+        (victim,) = pods()
+        assert "early" not in notes.read_text(), "there can be no run yet"
+        await LocalBackend(NAME).delete_pod(victim.name, uid=victim.uid, grace_s=0)
+        await until(lambda: [pod.ready for pod in pods()] == [False, True], 10)
+        directory = RunFiles.of(spec.uid).pod(pods()[-1].name) / "early"
+        lines = notes.read_text().splitlines()
+        if profile == "default":
+            assert [line.split()[0] for line in lines] == ["none"] * 3
+            return
+        imports = f"{directory} -m training.recovery.early_imports {spec.gcs_address} {directory}"
+        await until(lambda: imports in notes.read_text().splitlines(), 10)
+        assert any(line.startswith(f"{directory} -m ray.scripts") for line in lines)
+        assert directory.stat().st_mode & 0o777 == 0o700
+    assert not RunFiles.of(spec.uid).directory.exists()
 
 
 async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace(

@@ -386,7 +386,9 @@ def _pods_with_spares() -> set[str]:
             parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
             argv = argvs.get(parent, [])
             raylet = [arg for arg in argv if arg.startswith(b"--raylet_socket_name=")]
-            if b"--serve" in argv:
+            if b"training.recovery.early_imports" in argv:  # it has become a fork server
+                session = Path(argv[-2].decode())
+            elif b"--serve" in argv:
                 session = Path(argv[argv.index(b"--serve") + 1].decode()).parent
             elif raylet and _has_imported(pid):
                 session = Path(raylet[0].decode().partition("=")[2]).parent.parent

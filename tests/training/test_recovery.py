@@ -224,8 +224,10 @@ class Started:
         monkeypatch.setattr(spares, "alive", lambda: listed)
         monkeypatch.setattr(spares, "_ask", lambda node, env: self.asked.update([node.id]))
 
-    def of_an_attempt(self) -> spares.Spares:
-        return spares.Spares([object(), object()], {"CPU": 1.0}, self.known, True)
+    def of_an_attempt(self, *, is_short: bool = False) -> spares.Spares:
+        return spares.Spares(
+            [object(), object()], {"CPU": 1.0}, self.known, fork=True, is_short=is_short
+        )
 
     @property
     def kept(self) -> Counter[str]:
@@ -307,15 +309,16 @@ def test_later_groups_need_what_the_first_one_has_imported(
     published: list[libraries.Libraries] = []
     monkeypatch.setattr(ray, "get", lambda _: spares.Loaded("{}", next(imports_of_rank)))
     monkeypatch.setattr(libraries, "publish", published.append)
-    for checks in (1, 2):
-        group = run.of_an_attempt()
+    for checks in (1, 2, 3):
+        group = run.of_an_attempt(is_short=checks == 3)
         group._workers = [type("Worker", (), {"execute_async": lambda self, _: None})()]
         ends = iter([False, False, False, True] if checks == 1 else [False, True])
         monkeypatch.setattr(group._end, "wait", lambda _, ends=ends: next(ends))
         group._run()
         assert len(published) == checks
     assert published[0] == published[1]
-    assert published[0].gently, "the ranks train"
+    assert published[0].names == published[2].names
+    assert [each.gently for each in published] == [True, True, False], "the last one can grow"
     assert run.asked == {"a": 1}, "the spare that was asked for has not started"
 
 

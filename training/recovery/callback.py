@@ -136,7 +136,10 @@ class RecoveryCallback(
         self._ranks = Counter(item.metadata.node_id for item in workers)
         if self._has_hook:
             resources = worker_group.get_resources_per_worker()
-            self._spares = Spares(workers, resources, self._known, self._fork)
+            is_short = self._growth is not None and len(workers) < self._growth.most
+            self._spares = Spares(
+                workers, resources, self._known, fork=self._fork, is_short=is_short
+            )
 
     @guarded
     def after_replica_group_start(self, replica_group: Any) -> None:

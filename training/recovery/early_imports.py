@@ -1,11 +1,12 @@
 """A process that imports the libraries of the run while Ray starts on a pod that joins it.
 
-Such a pod replaces a lost one, and the run may wait for it. Ray starts no worker there before its
-own processes have started, and only that worker starts the node's fork server, which imports. So
-the `ray` of the training image starts this process beside `ray start`:
-`python -m training.recovery.early_imports ADDRESS DIRECTORY`, with the address of Ray's key-value
-store. It imports what the newest job has written there, and waits in DIRECTORY for the first worker
-that needs a fork server (`training.recovery.forkserver`). Then it becomes that server.
+Such a pod replaces a lost one, and the run may wait for it, or to grow. Ray starts no worker there
+before its own processes have started, and only that worker starts the node's fork server, which
+imports. So the `ray` of the training image, and the operator of a local cluster, start this process
+beside `ray start`: `python -m training.recovery.early_imports ADDRESS DIRECTORY`, with the address
+of Ray's key-value store. It imports what the newest job has written there, and waits in DIRECTORY
+for the first worker that needs a fork server (`training.recovery.forkserver`). Then it becomes that
+server. It imports at full speed, as no rank runs in its pod.
 
 It has neither the code of the job nor its variables. So it imports installed libraries only, and
 becomes a server only if the environment of the worker is its own, except for variables that no
@@ -29,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from training.free_memory import free_bytes
 from training.recovery import private_socket
 from training.recovery.fork_safety import reason_not_to_fork
-from training.recovery.imports import import_all, import_gently
+from training.recovery.imports import import_all
 from training.recovery.settings import SPARE_MEMORY_BYTES, SPARES, START_S, UNASKED_S
 
 if TYPE_CHECKING:
@@ -97,9 +98,7 @@ def import_early(directory: Path, job: str, libraries: Libraries) -> None:
     for name, value in libraries.variables.items():
         os.environ.setdefault(name, value)
     with private_socket.listen(directory / _SOCKET) as listener:  # a worker that asks early waits
-        (import_gently if libraries.gently else import_all)(
-            [name for name in libraries.names if name.partition(".")[0] not in _LEFT_OUT]
-        )
+        import_all([name for name in libraries.names if name.partition(".")[0] not in _LEFT_OUT])
         if "ray" in sys.modules:
             print("a library imports Ray: a new fork server imports", flush=True)
             return

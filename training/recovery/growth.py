@@ -44,7 +44,7 @@ class Growth:
         by its id, will have a spare process and has none yet. `is_in_memory`: whether the run has
         checkpoints in memory. It and `alive` ask the GCS: at most every CHECK_EVERY_S.
         """
-        self._most, self._resources = most, resources
+        self.most, self._resources = most, resources
         self._alive, self._lacks_spare = alive, lacks_spare
         self._is_in_memory, self._clock = is_in_memory, clock
         self._checked_s = float("-inf")
@@ -65,7 +65,7 @@ class Growth:
     def is_due(self, ranks: int) -> bool:
         """Whether the run, which has this many ranks, should be compared with the cluster now."""
         has_saved, self._has_saved = self._has_saved, False
-        if ranks >= self._most:
+        if ranks >= self.most:
             return False
         now_s = self._clock()
         if now_s - self._checked_s >= CHECK_EVERY_S:

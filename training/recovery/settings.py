@@ -18,6 +18,9 @@ IMPORTS_BYTES = 512 << 20
 CHECK_EVERY_S = 2.0
 """How often the controller checks for nodes without spares."""
 
+STARTING_CHECK_S = 0.5
+"""The same while a spare starts."""
+
 SECOND_S = 30.0
 """How long after the start of an attempt its second spare for each rank is made."""
 

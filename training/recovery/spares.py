@@ -28,7 +28,13 @@ from ray.util.placement_group import NODE_ID_LABEL_KEY
 from training.recovery import forkserver, libraries
 from training.recovery.imports import import_all, missing, reserved_memory
 from training.recovery.nodes import ANSWER_S, Node, alive, available, dying
-from training.recovery.settings import CHECK_EVERY_S, KEEP_S, MAKE_S, SECOND_S
+from training.recovery.settings import (
+    CHECK_EVERY_S,
+    KEEP_S,
+    MAKE_S,
+    SECOND_S,
+    STARTING_CHECK_S,
+)
 
 log = logging.getLogger(__name__)
 
@@ -77,19 +83,26 @@ class Spares:
     """The spares of one worker group, maintained by a thread of the controller."""
 
     def __init__(
-        self, workers: Sequence[Any], resources: Mapping[str, float], known: Known, fork: bool
+        self,
+        workers: Sequence[Any],
+        resources: Mapping[str, float],
+        known: Known,
+        *,
+        fork: bool,
+        is_short: bool,
     ) -> None:
         """Start, and wait for the ranks' imports if they are not known.
 
         `resources` are those of one rank. With `fork`, each node forks spares, which costs so
         little that there are two for each rank: a second failure soon after a restart finds some
         too. The second ones come SECOND_S later, because a run that has just started has the most
-        to lose.
+        to lose. `is_short`: the run has fewer ranks than it may have, so it needs a node that joins
+        at once, and that imports at full speed.
         """
         self._workers = workers
         self._resources = dict(resources)
         self._known = known
-        self._fork = fork
+        self._fork, self._is_short = fork, is_short
         self._started: dict[str, list[bool]] = {}
         """The processes of the run by node: whether each is a fork."""
         self._second_s = time.monotonic() + SECOND_S
@@ -105,7 +118,7 @@ class Spares:
             found = self._wait_for_imports()
             while found:
                 self._check(found)
-                if self._end.wait(CHECK_EVERY_S):
+                if self._end.wait(STARTING_CHECK_S if self._known.asked else CHECK_EVERY_S):
                     break
         except Exception:
             if not self._end.is_set():  # a rank that was asked has died, and its group with it
@@ -120,7 +133,7 @@ class Spares:
             found = self._known.loaded or ray.get(self._workers[0].execute_async(loaded))
             if self._known.loaded or len(found.names) == before:
                 of_ranks = libraries.of_ranks(found.names, self._resources)
-                libraries.publish(replace(of_ranks, gently=True))
+                libraries.publish(replace(of_ranks, gently=not self._is_short))
                 self._known.loaded = found
                 return found
             before = len(found.names)

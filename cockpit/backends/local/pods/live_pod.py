@@ -67,9 +67,26 @@ class LivePod(Struct):
     def enter(self, phase: PodPhase, *, reason: str = "", ready: bool = False) -> None:
         self.pod = replace(self.pod, phase=phase, reason=one_line(reason), ready=ready)
 
-    async def start(self, argv: Sequence[str], environment: Mapping[str, str], now: float) -> None:
-        """Start `ray start` in a new session, in the pod's directory."""
+    async def start(
+        self,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        now: float,
+        before: Sequence[str] = (),
+    ) -> None:
+        """Start `ray start` in a new session, in the pod's directory; first the command `before`,
+        which ends at once.
+        """
         self.directory.mkdir(mode=0o700, exist_ok=True)
+        if before:
+            shell = await asyncio.create_subprocess_exec(
+                *before,
+                env=environment,
+                cwd=self.directory,
+                stdin=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            await shell.wait()
         handle = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             self.child = await asyncio.create_subprocess_exec(

@@ -15,12 +15,13 @@ from cockpit.backends.local.notices import NoticeWriter
 from cockpit.backends.local.pods.live_pod import LivePod, gpus_here, new_pod, pod_name, take_gpus
 from cockpit.backends.local.pods.pod_logs import how_it_ended
 from cockpit.backends.local.pods.process import Found, PodTrace, end, find, kill
-from cockpit.backends.local.pods.ray_start import pod_environment, ray_start_argv
+from cockpit.backends.local.pods.ray_start import early_imports, pod_environment, ray_start_argv
 from cockpit.backends.local.spec import GRACE_S, HEAD_GROUP, HEAD_RESOURCES, ClusterSpec
 from cockpit.backends.local.state import PodStatus
 from cockpit.format import in_seconds
 from cockpit.model.cluster import PodPhase, Resources
 from cockpit.model.error import ReplacedError, UsageError
+from cockpit.model.recovery import profile
 from cockpit.model.secret import masked
 
 FAILED_SHOWN_S = 15.0
@@ -201,8 +202,14 @@ class Pods:
             return
         pod.gpus = gpus
         environment = pod_environment(self._spec, self._files.token, pod.name, gpus)
+        before: Sequence[str] = ()
+        if self._may_join_a_run(pod):
+            before, variable = early_imports(self._spec, pod.name)
+            environment |= variable
         try:
-            await pod.start(ray_start_argv(self._spec, pod.pod, pod.resources), environment, now)
+            await pod.start(
+                ray_start_argv(self._spec, pod.pod, pod.resources), environment, now, before
+            )
         except OSError as error:
             self._fail(pod, f"cannot be started: {error}", now)
             return
@@ -215,6 +222,11 @@ class Pods:
         watch = asyncio.create_task(self._watch(pod))
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
+
+    def _may_join_a_run(self, pod: LivePod) -> bool:
+        """Under a profile that keeps spare processes. There is no run before the head is ready."""
+        head_is_ready = self.head is not None and self.head.ready_s is not None
+        return bool(profile(self._spec.recovery).callbacks) and not pod.is_head and head_is_ready
 
     def _free_gpus(self, resources: Resources) -> tuple[str, ...] | None:
         taken = [gpu for pod in self.started for gpu in pod.gpus]

@@ -75,6 +75,18 @@ def pod_environment(
     return environment
 
 
+def early_imports(spec: ClusterSpec, pod: str) -> tuple[list[str], dict[str, str]]:
+    """The command that imports the libraries of a run while Ray starts on a pod that joins it, and
+    the variable by which the pod finds it: see training/recovery/early_imports.py.
+
+    It ends at once, and leaves a process behind that is no child of the operator.
+    """
+    directory = str(RunFiles.of(spec.uid).pod(pod) / "early")
+    program = ["-m", "training.recovery.early_imports", spec.gcs_address, directory]
+    shell = ["sh", "-c", 'mkdir -pm 700 "$0"; "$@" > "$0/log" 2>&1 &', directory]
+    return [*shell, spec.python, *program], {"COCKPIT_EARLY_IMPORTS": directory}
+
+
 def client_environment(spec: ClusterSpec) -> dict[str, str]:
     """What `ray.init()`, `ray status` and `ray job` in a pod need on top, to find the cluster."""
     return {"RAY_ADDRESS": spec.gcs_address, "RAY_API_SERVER_ADDRESS": spec.dashboard_url}
