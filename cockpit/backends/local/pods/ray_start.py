@@ -77,7 +77,7 @@ def pod_environment(
 
 def early_imports(spec: ClusterSpec, pod: str) -> tuple[list[str], dict[str, str]]:
     """The command that imports the libraries of a run while Ray starts on a pod that joins it, and
-    the variable by which the pod finds it: see training/recovery/early_imports.py.
+    the variable with its directory for the pod: see training/recovery/early_imports.py.
 
     It ends at once, and leaves a process behind that is no child of the operator.
     """
