@@ -120,6 +120,19 @@ def test_run_grows_without_a_spare_if_it_takes_too_long() -> None:
     assert growth.is_due(1), "the first node has waited long enough"
 
 
+def test_run_that_has_grown_and_shrunk_waits_for_spares_again() -> None:
+    cluster = Cluster(lacking={"b", "c"})
+    growth = cluster.growth()
+    cluster.join("b")
+    assert not growth.is_due(1)
+    cluster.now_s += SPARES_S + 1.0
+    assert not growth.is_due(2), "Ray itself has compared it with the nodes"
+    cluster.ids.remove("b")
+    cluster.join("c")
+    growth.saved()
+    assert not growth.is_due(1)
+
+
 @pytest.mark.parametrize("has_spare", [False, True])
 def test_checkpoint_before_the_spares_counts_if_no_other_comes_in_time(has_spare: bool) -> None:
     cluster = Cluster(lacking={"b"})

@@ -66,6 +66,7 @@ class Growth:
         """Whether the run, which has this many ranks, should be compared with the cluster now."""
         has_saved, self._has_saved = self._has_saved, False
         if ranks >= self.most:
+            self._room_s = None
             return False
         now_s = self._clock()
         if now_s - self._checked_s >= CHECK_EVERY_S:

@@ -72,7 +72,7 @@ class Known:
 
     def lacks(self, node: str) -> bool:
         """Whether the node has no spare that has started."""
-        return not self.kept[node] or node in self.asked
+        return self.kept[node] <= (node in self.asked)
 
     def remove(self, node: str) -> None:
         """A rank has started with one, or the request for one was dropped."""
