@@ -59,15 +59,16 @@ def test_a_small_disk_is_full_for_those_inside_and_leaves_no_mount(tmp_path: Pat
 def test_what_grew_in_a_process_is_named(tmp_path: Path) -> None:
     path = tmp_path / "objects.json"
     # A signal just before a read that blocks would be handled only after it: hence the time limit.
+    # Garbage, such as that of an import, would be a difference if only one of the lists counts it.
     code = (
-        "import select\n"
+        "import collections, gc, json, select\n"
         "def line():\n"
         "    while not select.select([0], [], [], 0.1)[0]: pass\n"
         "    return input()\n"
         "held = []\n"
         "while line():\n"
         "    held += [[] for _ in range(9_000)] + [f'text {n}' for n in range(8_000)]\n"
-        "    import wave; print(flush=True)"
+        "    import wave; gc.collect(); print(flush=True)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code],
