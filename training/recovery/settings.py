@@ -19,7 +19,7 @@ CHECK_EVERY_S = 2.0
 """How often the controller checks for nodes without spares."""
 
 STARTING_CHECK_S = 0.5
-"""The same while a spare starts."""
+"""The same while an elastic run waits for a spare to grow."""
 
 SECOND_S = 30.0
 """How long after the start of an attempt its second spare for each rank is made."""

@@ -118,7 +118,8 @@ class Spares:
             found = self._wait_for_imports()
             while found:
                 self._check(found)
-                if self._end.wait(STARTING_CHECK_S if self._known.asked else CHECK_EVERY_S):
+                awaits = self._is_short and self._known.asked
+                if self._end.wait(STARTING_CHECK_S if awaits else CHECK_EVERY_S):
                     break
         except Exception:
             if not self._end.is_set():  # a rank that was asked has died, and its group with it
