@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from difflib import unified_diff
+from itertools import groupby
 from typing import TypeAlias
+from xml.etree import ElementTree
 
 import pytest
+from pytest_textual_snapshot import node_to_report_path
 from textual.pilot import Pilot
 
 from cockpit.launch import submission
@@ -93,6 +98,43 @@ def in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         time.tzset()
         yield
     time.tzset()
+
+
+@pytest.fixture
+def snap_compare(
+    snap_compare: Callable[..., bool], request: pytest.FixtureRequest
+) -> Callable[..., bool]:
+    """As the plugin's, but a mismatch fails with the lines of text that differ.
+
+    The plugin's report is a page with pictures, which the log of a remote run does not contain.
+    """
+
+    def compare(*arguments: object, **options: object) -> bool:
+        if not snap_compare(*arguments, **options):
+            report = node_to_report_path(request.node).read_bytes()
+            _, expected, actual, *_ = pickle.loads(report)
+            pytest.fail(difference(expected, actual), pytrace=False)
+        return True
+
+    return compare
+
+
+def difference(expected: str, actual: str) -> str:
+    """How the text of two SVG screens differs."""
+    lines = list(
+        unified_diff(lines_of(expected), lines_of(actual), "snapshot", "screen", n=0, lineterm="")
+    )
+    return "\n".join(lines) or "The screen differs from its snapshot only in its colors."
+
+
+def lines_of(svg: str) -> list[str]:
+    """The lines of text of a screen that Rich has drawn; none of an empty file."""
+    if not svg.startswith("<"):
+        return []
+    texts = [node for node in ElementTree.fromstring(svg).iter() if node.tag.endswith("}text")]
+    placed = sorted((float(n.attrib["y"]), float(n.attrib["x"]), n.text or "") for n in texts)
+    lines = groupby(placed, key=lambda each: each[0])
+    return ["  ".join(text for _, _, text in line).replace("\xa0", " ") for _, line in lines]
 
 
 @pytest.fixture

@@ -214,6 +214,18 @@ async def test_a_narrow_table_hides_what_matters_least() -> None:
         assert list(table.visible_columns) == ["pod", "phase", "cpu", "ip", "why"]
 
 
+async def test_visible_columns_are_those_of_the_width_that_a_layout_has_set() -> None:
+    table = LineTable(COLUMNS)
+    async with Stage(table).run_test(size=(160, 12)) as pilot:
+        table.set_rows(some(3))
+        await pilot.pause()
+        table.styles.width = 30
+        table.screen._clear_arrangement_cache()
+        table.screen._refresh_layout()  # the table has its `Resize` in its queue now
+        assert table.size.width == 30
+        assert list(table.visible_columns) == ["pod", "phase", "cpu"]
+
+
 async def test_columns_do_not_become_narrower_as_their_numbers_do() -> None:
     table = LineTable(COLUMNS[1:3])
     async with Stage(table).run_test(size=(80, 12)) as pilot:

@@ -86,7 +86,12 @@ class RowLines(LineWidget, ScrollView):
 
     @property
     def visible_columns(self) -> tuple[str, ...]:
-        """The keys of the columns that there is room for."""
+        """The keys of the columns that there is room for.
+
+        A layout sets the width before the table handles its `Resize`: a view that is drawn between
+        the two sees the columns of the new width.
+        """
+        self._follow_width()
         return tuple(place.column.key for place in self._places)
 
     def choose(self, keys: Sequence[str]) -> None:
@@ -160,9 +165,7 @@ class RowLines(LineWidget, ScrollView):
 
     def _strip(self, y: int, width: int, top: int) -> Strip:
         """Line `y`, of that width, while the first visible row is `top`."""
-        if width != self._room:
-            # The scrollbar's visibility changes the width without a resize.
-            self._place()
+        self._follow_width()  # the scrollbar's visibility changes it without a resize
         if y < HEADER_LINES:
             return self._header(width)
         if not self._rows:
@@ -238,6 +241,10 @@ class RowLines(LineWidget, ScrollView):
             fresh = (self._rows[i] for i in self._in_sight() if i not in was_visible)
             if self._measure(fresh):
                 self._lay_out()
+
+    def _follow_width(self) -> None:
+        if self.scrollable_size.width != self._room:
+            self._place()
 
     def _place(self) -> None:
         self._room = self.scrollable_size.width
