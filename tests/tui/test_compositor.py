@@ -147,6 +147,7 @@ async def test_only_the_changed_cells_of_a_line_are_sent(
         await seen.press("4")
         screen = seen.pilot.app.screen
         tabs = screen.query_one(Tabs)
+        monkeypatch.setattr(Tabs, "draw", lambda *arguments: None)  # the app redraws each second
         tabs.show(Content("cockpit 10:00:07").pad_right(184))
         await seen.pilot.pause()
         tabs.show(Content("cockpit 10:00:18").pad_right(184))
