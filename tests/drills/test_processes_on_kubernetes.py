@@ -191,7 +191,7 @@ def test_memory_runs_out_and_the_rank_is_who_dies(
 ) -> None:
     victim = the_rank(session)
     kills = int(in_pod(session, victim.pod, "python", "-c", OOM_KILLS))
-    record = conduct(session, plan("memory-hog", victim.pod, for_s=20, fill_s=3), tmp_path)
+    record = conduct(session, plan("memory-hog", victim.pod, for_s=60, fill_s=3), tmp_path)
     (recovery,) = record.recoveries
     assert recovery.recovered, (record.why, record.notes, run_of(session.store).attempts)
     # Usually only the rank. A busy kernel frees memory slowly, and kills other processes of the
