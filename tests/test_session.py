@@ -61,13 +61,13 @@ def test_a_source_that_breaks_reports_it_and_the_others_continue() -> None:
 
     sources = [Scripted("bad", bad), Scripted("good", good)]
     with Session(ScriptedBackend(), lambda: sources) as session:
-        assert session.wait(lambda store: "bad" in store.sources, 5)
+        assert session.wait(lambda store: "bad" in store.sources, 60)
         state = session.store.sources["bad"]
         assert not state.ok
         assert state.error == "ZeroDivisionError: boom"
         assert state.retry_at_s is not None
         last = session.store.notices[-1]
-        assert session.wait(lambda store: store.notices[-1] != last, 5)
+        assert session.wait(lambda store: store.notices[-1] != last, 60)
 
 
 def test_closing_ends_the_sources_and_their_clean_up_runs() -> None:
@@ -83,7 +83,7 @@ def test_closing_ends_the_sources_and_their_clean_up_runs() -> None:
 
     session = Session(ScriptedBackend(), lambda: [Scripted("s", endless)])
     session.start()
-    assert session.wait(lambda store: bool(store.notices), 5)
+    assert session.wait(lambda store: bool(store.notices), 60)
     session.close()
     assert ended.wait(5)
     session.close()
@@ -102,7 +102,7 @@ def test_a_source_can_be_added_and_removed_while_it_runs() -> None:
     with Session(ScriptedBackend()) as session:
         session.add(Scripted("log", log))
         session.add(Scripted("log", log))
-        assert session.wait(lambda store: len(store.notices) == 1, 5)
+        assert session.wait(lambda store: len(store.notices) == 1, 60)
         session.remove("log")
         assert ended.wait(5)
         assert len(session.store.notices) == 1
@@ -115,9 +115,9 @@ def test_a_source_that_has_ended_can_be_added_again() -> None:
     numbers = itertools.count()
     with Session(ScriptedBackend()) as session:
         session.add(Scripted("log", log))
-        assert session.wait(lambda store: len(store.notices) == 1, 5)
+        assert session.wait(lambda store: len(store.notices) == 1, 60)
         session.add(Scripted("log", log))
-        assert session.wait(lambda store: len(store.notices) == 2, 5)
+        assert session.wait(lambda store: len(store.notices) == 2, 60)
 
 
 def test_connections_of_a_session_are_closed_with_its_loop() -> None:
@@ -128,7 +128,7 @@ def test_connections_of_a_session_are_closed_with_its_loop() -> None:
             await asyncio.Event().wait()
 
     with Session(ScriptedBackend(), lambda: [Scripted("s", source)]) as session:
-        assert session.wait(lambda store: bool(store.notices), 5)
+        assert session.wait(lambda store: bool(store.notices), 60)
         assert session._loop in client._kept
     assert session._loop not in client._kept
 
@@ -141,16 +141,16 @@ def test_an_action_runs_on_the_loop_of_the_session_and_its_error_comes_back() ->
         raise ValueError("no")
 
     with Session(ScriptedBackend()) as session:
-        assert session.call(where(), 5) == "cockpit-sources"
+        assert session.call(where(), 60) == "cockpit-sources"
         with pytest.raises(ValueError, match="no"):
-            session.call(fails(), 5)
+            session.call(fails(), 60)
 
 
 def test_waiting_gives_up_when_the_time_is_over() -> None:
     with Session(ScriptedBackend()) as session:
         assert not session.wait(lambda store: bool(store.notices), 0.05)
         session.dispatch(notice("by hand"))
-        assert session.wait(lambda store: bool(store.notices), 5)
+        assert session.wait(lambda store: bool(store.notices), 60)
 
 
 def test_work_submitted_to_a_closing_or_closed_session_is_closed() -> None:

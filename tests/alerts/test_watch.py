@@ -20,6 +20,9 @@ from cockpit.store.run import RunView
 from cockpit.store.store import Store
 from tests.insight.training_run import Training
 
+HOOKS_S = 60.0
+"""Enough for the processes of hooks to start and end; `AlertMonitor.close` waits less."""
+
 
 def test_a_watch_raises_and_clears_through_the_store(tmp_path: Path) -> None:
     out = tmp_path / "out"
@@ -35,6 +38,7 @@ def test_a_watch_raises_and_clears_through_the_store(tmp_path: Path) -> None:
             raised_at = raised_at or second
         elif raised_at is not None:
             cleared_at = cleared_at or second
+    watch._hooks.close(HOOKS_S)
     watch.close()
     assert raised_at == 31.0
     assert cleared_at == 79.0
@@ -55,6 +59,7 @@ def test_hook_that_was_told_of_the_worst_is_told_of_the_end(tmp_path: Path) -> N
         raised = AlertRaised(at_s=1.0, source="insight", alert=Alert("disk", finding, 1.0))
         watch._call_hooks(store, raised)
     watch._call_hooks(store, AlertCleared(at_s=2.0, source="insight", alert_id="disk"))
+    watch._hooks.close(HOOKS_S)
     watch.close()
     states = [json.loads(line)["state"] for line in out.read_text().splitlines()]
     assert states == ["raised", "cleared"]
@@ -111,18 +116,18 @@ def test_recorded_runs_are_read_aside_and_compared_with() -> None:
 
 
 def test_runs_that_change_faster_than_recordings_are_read_have_one_reader() -> None:
-    go_on, reads = threading.Event(), list[int]()
+    go_on, reads = threading.Event(), list[threading.Thread]()
 
     def recorded() -> list[RunSummary]:
-        reads.append(threading.active_count())
+        reads.append(threading.current_thread())
         assert go_on.wait(10)
         return []
 
     watch = AlertMonitor(lambda event: None, Store, past=recorded)
-    before = threading.active_count()
+    before = set(threading.enumerate())
     for number in range(20):
         watch.past_of(RunView(f"run-{number}"))
-    assert threading.active_count() == before + 1
+    assert len(set(threading.enumerate()) - before) == 1
     go_on.set()
     assert watch._reader is not None
     watch._reader.join(10)

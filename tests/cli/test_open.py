@@ -82,7 +82,7 @@ def test_dashboard_with_a_token_is_served_until_ctrl_c(upstream: Upstream) -> No
     ) as process:
         assert process.stdout is not None
         link = process.stdout.readline().strip()
-        with httpx.Client() as browser:
+        with httpx.Client(timeout=60) as browser:
             assert browser.get(link).status_code == 303
             page = browser.get(f"http://127.0.0.1:{urlsplit(link).port}/")
             assert page.content == PAGE

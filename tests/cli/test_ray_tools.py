@@ -20,10 +20,9 @@ from cockpit.model.event import MetricsReported
 from cockpit.model.run import Checkpoint, Phase
 from cockpit.session import builder
 from cockpit.session.session import Session
+from tests.cli.conftest import WAIT_S
 from tests.events import RUN, before_the_kill, reduced, the_recovery
 from tests.local_cluster import LIGHT_FLAGS, running_cluster
-
-WAIT_S = 120.0
 
 
 def test_a_run_is_reported_as_slices_that_follow_one_another() -> None:
@@ -86,12 +85,12 @@ def job(cluster: LocalBackend, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The verbs show what they have after 5 s, which is too early on a busy machine."""
+def with_ranks(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verbs wait for the ranks of the run, too."""
     wait_for = connect.wait_for
 
     def longer(session: Session, sources: Sequence[str], timeout_s: float = 0.0) -> None:
-        wait_for(session, sources, WAIT_S)
+        wait_for(session, sources)
         if "telemetry" in sources:
             session.wait(
                 lambda store: any(len(run.ranks) == 2 for run in store.runs.values()), WAIT_S

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -575,9 +576,18 @@ def test_wait_that_is_too_long_reports_the_state_and_the_claim(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(readiness, "SLOW_S", 0.05)
+    now_s = [0.0]
+    monkeypatch.setattr(readiness, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+
+    def claim() -> str:
+        now_s[0] = 0.3  # the time is up after this
+        return "the claim shared waits for a volume: none"
+
     backend = ScriptedBackend(seen((ClusterHealth.STARTING, "head: its volume")), REF)
-    with Session(backend) as session, pytest.raises(CockpitError) as late:
-        readiness.wait(session, 0.3, lambda: "the claim shared waits for a volume: none")
+    with Session(backend) as session:
+        assert session.wait(lambda store: bool(store.health_message), 60)
+        with pytest.raises(CockpitError) as late:
+            readiness.wait(session, 0.3, claim)
     said = capsys.readouterr().err
     assert said.splitlines() == [
         "Waiting for RayCluster demo: head: its volume",

@@ -57,7 +57,9 @@ def test_memory_that_runs_out_kills_the_rank_and_not_who_filled_it(
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     rank, other = (subprocess.Popen(inside(group, sys.executable, "-c", EATING)) for _ in range(2))
+    both = {str(rank.pid), str(other.pid)}
     try:
+        eventually(lambda: both <= set((group / "cgroup.procs").read_text().split()))
         used = run(inside(group, *script("memory_hog", "measure")))
         assert int(used.stdout.split()[0]) == LIMIT, used.stderr
         found = living(rank.pid)

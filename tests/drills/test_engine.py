@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 import pytest
 from msgspec.structs import replace
 
+from cockpit.drills.engine import drill_log
 from cockpit.drills.engine.journal import Journal
 from cockpit.drills.engine.lease import Timing
 from cockpit.drills.faults.fault import DrillContext, Order, Prepared, Undo, Victims
@@ -16,6 +20,7 @@ from cockpit.model.drill import Stage, Verdict
 from cockpit.model.error import CockpitError, LeaseHeldError, UnreachableError, UsageError
 from cockpit.model.event import DrillInjected, DrillStaged, PodsListed
 from cockpit.session.session import Session
+from cockpit.store.store import Store
 from tests.drills.simulated_context import (
     FREEZE,
     QUICK,
@@ -33,6 +38,7 @@ from tests.events import DRILL, HEAD, ONE, TWO, pods, the_recovery
 from tests.local_cluster import until
 from tests.simulated_backend import ScriptedBackend
 
+T = TypeVar("T")
 READY = ProbeSpec("ready", "ready", when=("before", "after"))
 STEADY = ProbeSpec("steady", "steady", when=("during",))
 SAFE = ProbeSpec("safe", "safe")
@@ -55,6 +61,28 @@ async def test_a_run_that_comes_back_passes_with_all_that_was_measured() -> None
     assert [event.record for event in context.ended] == [record]
     asked = [call[0] for call in context.backend.asked]
     assert (asked[0], asked[-1]) == ("hold", "release")
+
+
+async def test_a_process_that_was_stopped_at_the_end_still_measures_the_recovery(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As by ctrl+z: all timers are over when it continues, and then the store answers."""
+
+    class Stopped(ScriptedContext):
+        async def ask(self, question: Callable[[Store], T]) -> T:
+            drained = asyncio.Event()
+            asyncio.get_running_loop().call_later(0.01, drained.set)
+            time.sleep(1.5 * drill_log.ANSWER_S)  # noqa: ASYNC251 - the whole process stops
+            await drained.wait()
+            return question(self.store)
+
+    monkeypatch.setattr(drill_log, "ANSWER_S", 0.2)
+    context = Stopped([*trained(), *the_recovery()])
+    log = drill_log.DrillLog(context, plan(), DRILL.id, 1)
+    log.drills.append(DRILL)
+    record = await log.end(Verdict.PASSED, "", None)
+    assert not record.notes
+    assert record.recoveries[0].recovered
 
 
 async def test_a_run_that_stays_away_fails() -> None:
@@ -184,7 +212,7 @@ async def test_the_user_can_abort_in_the_middle_and_what_was_done_is_undone() ->
     going = asyncio.create_task(drill.conduct())
     await until(lambda: Stage.DURING in context.stages)
     await asyncio.to_thread(drill.abort)
-    record = await asyncio.wait_for(going, 5)
+    record = await asyncio.wait_for(going, 60)
     assert (record.verdict, record.why) == (Verdict.ABORTED, "by the user")
     assert ("exec", ONE.name, "thaw") in context.backend.asked
     assert journal.entries() == []
@@ -202,9 +230,9 @@ async def test_an_abort_of_an_injection_that_hangs_makes_the_fault_refuse() -> N
     wanted = plan(timeouts=replace(QUICK, inject_s=0.1))
     drill = experiment(context, Obedient(apply=hang, undo=(FREEZE,)), wanted, journal=journal)
     going = asyncio.create_task(drill.conduct())
-    await asyncio.wait_for(begun.wait(), 5)
+    await asyncio.wait_for(begun.wait(), 60)
     drill.abort()
-    await asyncio.wait_for(going, 5)
+    await asyncio.wait_for(going, 60)
     assert ("exec", ONE.name, "thaw", "refuse") in context.backend.asked
     assert journal.entries() == []
 
@@ -221,10 +249,10 @@ async def test_an_abort_undoes_a_slow_injection_after_it_has_begun() -> None:
     fault = Obedient(apply=slow, undo=(FREEZE,), lasts_s=9.0)
     drill = experiment(context, fault, journal=journal)
     going = asyncio.create_task(drill.conduct())
-    await asyncio.wait_for(begun.wait(), 5)
+    await asyncio.wait_for(begun.wait(), 60)
     drill.abort()
     asyncio.get_running_loop().call_later(0.1, may_end.set)
-    assert (await asyncio.wait_for(going, 5)).verdict is Verdict.ABORTED
+    assert (await asyncio.wait_for(going, 60)).verdict is Verdict.ABORTED
     done = [asked for asked in context.backend.asked if asked[0] in ("fault", "exec")]
     assert done == [("fault",), ("exec", ONE.name, "thaw")]
     assert journal.entries() == []
@@ -242,7 +270,7 @@ async def test_a_drill_whose_lease_is_lost_is_aborted_and_undone() -> None:
     context, journal = ScriptedContext(trained(), Lost()), Journal()
     fault = Obedient(undo=(FREEZE,), lasts_s=60.0)
     drill = experiment(context, fault, journal=journal, timing=Timing(renew_s=0.05))
-    record = await asyncio.wait_for(drill.conduct(), 5)
+    record = await asyncio.wait_for(drill.conduct(), 60)
     assert record.verdict is Verdict.ABORTED
     assert record.why == "the lease of the cluster was lost: Held by bob."
     assert ("exec", ONE.name, "thaw") in context.backend.asked
@@ -267,7 +295,7 @@ async def test_the_uid_of_the_pod_and_the_answer_are_in_the_journal() -> None:
     assert hit.uid in {undo.uid for undo in entry.undo}
     assert entry.answered
     drill.abort()
-    await asyncio.wait_for(going, 5)
+    await asyncio.wait_for(going, 60)
 
 
 async def test_an_abort_ends_the_wait_for_another_lease() -> None:
@@ -288,7 +316,7 @@ async def test_an_abort_ends_the_wait_for_another_lease() -> None:
         )
     )
     drill.abort()
-    assert (await asyncio.wait_for(going, 5)).verdict is Verdict.ABORTED
+    assert (await asyncio.wait_for(going, 60)).verdict is Verdict.ABORTED
     assert fault.hit == []
 
 
@@ -384,7 +412,7 @@ async def test_a_cancelled_drill_is_undone_before_the_cancellation_continues() -
     await until(lambda: Stage.DURING in context.stages)
     going.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(going, 5)
+        await asyncio.wait_for(going, 60)
     assert ("exec", ONE.name, "thaw") in context.backend.asked
     assert journal.entries() == []
     assert context.ended[0].record.why == "interrupted"
@@ -404,11 +432,11 @@ async def test_a_cancellation_in_the_middle_of_the_undo_does_not_stop_it() -> No
         context, Obedient(apply=recovering(context), undo=(FREEZE,), lasts_s=0.1), journal=journal
     )
     going = asyncio.create_task(drill.conduct())
-    await asyncio.wait_for(undoing.wait(), 5)
+    await asyncio.wait_for(undoing.wait(), 60)
     going.cancel()
     asyncio.get_running_loop().call_later(0.1, may_end.set)
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(going, 5)
+        await asyncio.wait_for(going, 60)
     assert journal.entries() == []
 
 
@@ -416,7 +444,7 @@ def test_a_session_that_is_closed_in_the_middle_leaves_nothing_broken() -> None:
     backend, journal = ScriptedBackend(events=trained()), Journal()
     fault = Obedient(undo=(FREEZE,), lasts_s=60.0)
     with Session(backend) as session:
-        assert session.wait(lambda store: "run-1" in store.runs, 5)
+        assert session.wait(lambda store: "run-1" in store.runs, 60)
         context = session
         drill = experiment(context, fault, journal=journal)  # type: ignore[arg-type]
         session.submit(drill.conduct())
@@ -424,7 +452,7 @@ def test_a_session_that_is_closed_in_the_middle_leaves_nothing_broken() -> None:
             lambda store: (
                 drill.id in store.drilling and store.drilling[drill.id].stage is Stage.DURING
             ),
-            5,
+            60,
         )
     assert ("exec", ONE.name, "thaw") in backend.asked
     assert journal.entries() == []

@@ -150,11 +150,12 @@ async def test_a_command_that_is_not_there_reports_it() -> None:
 async def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     spec = ProbeSpec("command", query=f"sh -c 'sleep 300 & echo $! > {pid}; wait'")
+    running = asyncio.create_task(external.command(spec))
+    await until(lambda: pid.exists() and pid.read_text().endswith("\n"))
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(1.0):
-            await external.command(spec)
+        await asyncio.wait_for(running, 0.1)
     child = int(pid.read_text())
-    await until(lambda: not _lives(child), 5)
+    await until(lambda: not _lives(child))
 
 
 def _lives(pid: int) -> bool:

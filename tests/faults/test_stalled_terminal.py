@@ -8,6 +8,8 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from tests.bench.terminal import Terminal
 
 STALL_S = 12.0
@@ -18,6 +20,7 @@ HELD_UP_S = 2.0
 STEP = re.compile(r"\bstep\s+(\d{1,3}(?:,\d{3})*)")
 
 
+@pytest.mark.timed
 def test_a_terminal_that_stops_reading_holds_nothing_up_and_is_then_shown_the_newest(
     tmp_path: Path,
 ) -> None:

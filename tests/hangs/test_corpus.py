@@ -9,6 +9,7 @@ import pytest
 
 from tests.hangs.corpus import Watched, played
 from tests.hangs.scenarios import HANGS, HEALTHY, variants
+from tests.lanes import is_again
 
 QUICK_HANGS = ("sleep:2", "frozen:2", "barrier-on-rank-0:3", "groups-in-other-order:2", "fifo:2")
 QUICK_HEALTHY = ("evaluation:2", "slow-start:2")
@@ -46,14 +47,22 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Watched]:
     return played(QUICK_HEALTHY, False, tmp_path_factory.mktemp("healthy"))
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("name", QUICK_HANGS)
-def test_hang_is_explained_within_30_s(name: str, hangs: dict[str, Watched]) -> None:
-    explained(hangs[name])
+def test_hang_is_explained_within_30_s(
+    name: str, hangs: dict[str, Watched], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    again = is_again(request.node)
+    explained((played([name], True, tmp_path) if again else hangs)[name])
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("name", QUICK_HEALTHY)
-def test_healthy_run_gets_no_verdict(name: str, healthy: dict[str, Watched]) -> None:
-    unsuspected(healthy[name])
+def test_healthy_run_gets_no_verdict(
+    name: str, healthy: dict[str, Watched], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    again = is_again(request.node)
+    unsuspected((played([name], False, tmp_path) if again else healthy)[name])
 
 
 @pytest.mark.slow

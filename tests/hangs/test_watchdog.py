@@ -16,6 +16,7 @@ from torch._C import _distributed_c10d
 from torch._C._distributed_c10d import FlightRecorderHook
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from tests.drills.script import eventually
 from training.telemetry.hang import flight_recorder, stacks, watchdog
 from training.telemetry.hang.watchdog import Pace, Watchdog
 from training.telemetry.head.hang_round import HangRound
@@ -148,14 +149,18 @@ def test_stack_names_the_call_and_the_user_code() -> None:
     )
     thread.start()
     ready.wait()
-    try:
+
+    def seen() -> tuple[Thread, Stack]:
         threads, found = stacks.stacks()
+        return threads[0], found[threads[0].stack]
+
+    try:
+        eventually(lambda: seen()[1].call == "waiter.acquire")
+        training, stack = seen()
     finally:
         end.set()
         thread.join()
-    training = threads[0]
     assert training.is_training
-    stack = found[training.stack]
     assert stack.frames[stack.user].startswith("wait_for_ever (tests/hangs/test_watchdog.py:")
     assert stack.frames[0].startswith("wait (threading.py:")
     assert stack.call == "waiter.acquire"

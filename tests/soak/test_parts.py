@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cockpit.cli import main as cli
+from tests.drills.script import eventually
 from tests.soak.clock import SteppedClock
 from tests.soak.disk import SIZE_BYTES, SmallDisk
 from tests.soak.soak import REMAINS, described, is_defect, stages_of
@@ -105,9 +106,10 @@ def test_growth_is_counted_from_when_memory_has_settled() -> None:
 def test_a_process_that_ends_is_noticed() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     sampler = Sampler(process.pid)
+    eventually(lambda: bool(sampler.samples))
     process.communicate(b"\n")
+    eventually(lambda: sampler.ended)
     sampler.stop()
-    assert sampler.samples
 
 
 def test_a_time_without_a_run_is_described_by_run_jobs_and_sources() -> None:

@@ -35,6 +35,8 @@ class Usage:
             for line in Path(f"/proc/{pid}/status").read_text().splitlines()
             if ":" in line
         )
+        if "VmRSS" not in status:  # it has ended, and its parent has not waited for it yet
+            raise ProcessLookupError(pid)
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return cls(
             at_s,

@@ -23,7 +23,7 @@ from cockpit.tui.changes.actions import Connection, Reconnect
 from tests.tui import headless, simulated_jobs
 from tests.tui.simulated import Simulation, digits
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 class Seen:

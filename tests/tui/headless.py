@@ -4,6 +4,8 @@
   2 s at most on a busy machine. Here idle means that nothing is left to do: the event loop has no
   callback ready to run, and the screen has nothing to lay out. Other threads and timers are not
   waited for: a test that needs what they do waits for the result (`Seen.until`).
+- A message of the app stays until the test ends: a test that is stalled for longer than the few
+  seconds that it is shown to a person would not see it.
 - Textual renders each update of a headless app and then drops it. Here the screen is rendered
   when a test reads it: `Seen.text`, a snapshot, and the end of each test.
 """
@@ -19,8 +21,11 @@ import textual.pilot
 from rich.console import RenderableType
 from textual._compositor import Compositor
 from textual._context import active_app, visible_screen_stack
+from textual.notifications import Notification
 from textual.screen import Screen
 
+SHOWN_S = 3_600.0
+"""How long a message of the app is shown."""
 MAX_TURNS = 10_000
 """Turns of the event loop after which an app that is never idle is taken for idle."""
 
@@ -31,6 +36,7 @@ def patch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(textual.app, "wait_for_idle", wait_for_idle)
     monkeypatch.setattr(textual.pilot, "wait_for_idle", wait_for_idle)
     monkeypatch.setattr(Compositor, "render_update", render_update)
+    monkeypatch.setattr(Notification, "time_left", property(lambda message: SHOWN_S))
 
 
 async def wait_for_idle(min_sleep: float = 0, max_sleep: float = 1) -> None:

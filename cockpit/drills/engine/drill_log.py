@@ -31,6 +31,9 @@ from cockpit.store.store import Store
 ANSWER_S = 5.0
 """How long to wait for the store at the end: a session that is being closed is not drained, and the
 drill must still end."""
+PARTS = 10
+"""Of that time. A process that was stopped, as by ctrl+z, finds its time over when it continues,
+before the store could answer: it loses one part, not all."""
 
 
 class DrillLog:
@@ -141,12 +144,18 @@ class DrillLog:
             found = curves(store, run_id, first - BEFORE_S, end_s)
             return replace(empty, run=run.name if run else "", curves=found)
 
+        async def answers() -> tuple[tuple[Recovery, ...], KeptDrill]:
+            return await self.measured(), await self._context.ask(curves_of)
+
+        asked = asyncio.create_task(answers())
         try:
-            async with asyncio.timeout(ANSWER_S):
-                return await self.measured(), await self._context.ask(curves_of)
-        except TimeoutError:
-            self.note("the recovery was not measured: cockpit was being ended")
-            return tuple(Recovery(drill) for drill in self.drills), empty
+            for _ in range(PARTS):
+                if (await asyncio.wait({asked}, timeout=ANSWER_S / PARTS))[0]:
+                    return asked.result()
+        finally:
+            asked.cancel()
+        self.note("the recovery was not measured: cockpit was being ended")
+        return tuple(Recovery(drill) for drill in self.drills), empty
 
     def _own_notes(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(one_line(note) for note in self._notes))
