@@ -44,7 +44,8 @@ NAME = "rules"
 TOKEN = "a-token"
 
 STAYS = "exec sleep 1000"
-IGNORES_TERM = "trap '' TERM; while :; do sleep 0.1; done"
+IGNORES_TERM = "trap '' TERM; echo $* >> {}; while :; do sleep 0.1; done"
+"""With the path of the file where it is noted that it does."""
 WORKERS_DIE = f'case "$*" in *--head*) {STAYS};; esac; echo "RuntimeError: no GPU driver"; exit 7'
 
 
@@ -131,7 +132,7 @@ async def operated(spec: ClusterSpec) -> AsyncIterator[FakeHead]:
     head = FakeHead(spec)
     operator = asyncio.create_task(Operator(spec, ClusterFiles.of(NAME)).run())
     try:
-        await until(lambda: any(pod.reason == "starting" for pod in pods(HEAD_GROUP)), 10)
+        await until(lambda: any(pod.reason == "starting" for pod in pods(HEAD_GROUP)))
         async with head.listening():
             yield head
     finally:
@@ -156,7 +157,7 @@ def reasons() -> list[str]:
 async def test_a_cluster_gets_ready_and_scales_both_ways(state: Path, tmp_path: Path) -> None:
     spec = write(tmp_path, STAYS, GroupSpec("gpu", 1, max=3))
     async with operated(spec):
-        await until(ready(1), 10)
+        await until(ready(1))
         cluster = status(NAME)
         assert cluster is not None
         assert (cluster.health, cluster.ray_version) == (ClusterHealth.READY, "2.60.0")
@@ -164,7 +165,7 @@ async def test_a_cluster_gets_ready_and_scales_both_ways(state: Path, tmp_path: 
         backend = LocalBackend(NAME)
         scaled = await backend.scale(ScaleRequest("gpu", 5))
         assert (scaled.before, scaled.after) == (1, 3)
-        await until(ready(3), 10)
+        await until(ready(3))
         with pytest.raises(ChangedError, match="Group gpu has 3 replicas now, not 2"):
             await backend.scale(ScaleRequest("gpu", 1, expected=2))
         with pytest.raises(ReplacedError, match=f"Pod {first.name} was replaced"):
@@ -178,9 +179,9 @@ async def test_a_cluster_gets_ready_and_scales_both_ways(state: Path, tmp_path: 
             )
         newest = pods()[-1]
         await backend.scale(ScaleRequest("gpu", 2))
-        await until(lambda: newest.name not in {pod.name for pod in pods()}, 10)
+        await until(lambda: newest.name not in {pod.name for pod in pods()})
         await backend.scale(ScaleRequest("gpu", 1, remove=(first.name,), remove_uids=(first.uid,)))
-        await until(lambda: len(pods()) == 1, 10)
+        await until(lambda: len(pods()) == 1)
         assert first.name not in {pod.name for pod in pods()}
         reread = status(NAME)
         assert reread is not None
@@ -192,19 +193,18 @@ async def test_a_killed_pod_stays_listed_as_failed_and_is_replaced_at_once(
     state: Path, tmp_path: Path
 ) -> None:
     async with operated(write(tmp_path, STAYS, GroupSpec("gpu", 1))):
-        await until(ready(1), 10)
+        await until(ready(1))
         (victim,) = pods()
         with pytest.raises(ReplacedError, match=f"Pod {victim.name} was replaced since the plan"):
             await LocalBackend(NAME).delete_pod(victim.name, uid="of-another", grace_s=0)
         assert pods() == [victim]
-        began = time.time()
         await LocalBackend(NAME).delete_pod(victim.name, uid=victim.uid, grace_s=0)
-        await until(lambda: len(pods()) == 2, 10)
+        await until(lambda: len(pods()) == 2)
         failed, fresh = pods()
         assert (failed.phase, failed.reason) == (PodPhase.FAILED, "killed by SIGKILL")
         assert fresh.ip != failed.ip
         assert fresh.uid not in ("", failed.uid)
-        assert fresh.created_s - began < 5, "it is not held back"
+        assert "BackOff" not in reasons(), "it is not held back"
         with pytest.raises(UsageError, match="is not running"):
             await LocalBackend(NAME).delete_pod(victim.name, uid=victim.uid, grace_s=0)
 
@@ -217,41 +217,48 @@ async def test_pod_that_may_join_a_run_imports_early_if_the_profile_keeps_spare_
     script = f'echo "${{COCKPIT_EARLY_IMPORTS:-none}} $*" >> {notes}; {STAYS}'
     spec = replace(write(tmp_path, script, GroupSpec("gpu", 1)), recovery=profile)
     async with operated(spec):
-        await until(ready(1), 10)
+        await until(ready(1))
         (victim,) = pods()
         assert "early" not in notes.read_text(), "there can be no run yet"
         await LocalBackend(NAME).delete_pod(victim.name, uid=victim.uid, grace_s=0)
-        await until(lambda: [pod.ready for pod in pods()] == [False, True], 10)
+        await until(lambda: [pod.ready for pod in pods()] == [False, True])
         directory = RunFiles.of(spec.uid).pod(pods()[-1].name) / "early"
-        lines = notes.read_text().splitlines()
+        await until(lambda: len(notes.read_text().splitlines()) >= 3)
         if profile == "default":
-            assert [line.split()[0] for line in lines] == ["none"] * 3
+            assert [line.split()[0] for line in notes.read_text().splitlines()] == ["none"] * 3
             return
         imports = f"{directory} -m training.recovery.early_imports {spec.gcs_address} {directory}"
-        await until(lambda: imports in notes.read_text().splitlines(), 10)
-        assert any(line.startswith(f"{directory} -m ray.scripts") for line in lines)
+        await until(lambda: imports in notes.read_text().splitlines())
+        starts = f"{directory} -m ray.scripts"
+        await until(lambda: any(line.startswith(starts) for line in notes.open()))
         assert directory.stat().st_mode & 0o777 == 0o700
     assert not RunFiles.of(spec.uid).directory.exists()
 
 
+@pytest.mark.timed
 async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace(
     state: Path, tmp_path: Path
 ) -> None:
-    async with operated(write(tmp_path, IGNORES_TERM, GroupSpec("gpu", 1))):
-        await until(ready(1), 10)
+    ignores = tmp_path / "ignores"
+    script = IGNORES_TERM.format(ignores)
+    async with operated(write(tmp_path, script, GroupSpec("gpu", 1))):
+        await until(ready(1))
+        # The head, and the pod.
+        await until(lambda: ignores.exists() and len(ignores.read_text().splitlines()) == 2)
         (victim,) = pods()
         began = time.monotonic()
         await LocalBackend(NAME).delete_pod(victim.name, uid=victim.uid, grace_s=1)
         assert [pod.phase for pod in pods()] == [PodPhase.TERMINATING]
-        await until(lambda: victim.name not in {pod.name for pod in pods()}, 10)
+        await until(lambda: victim.name not in {pod.name for pod in pods()})
         assert 0.9 < time.monotonic() - began < 5
-        await until(ready(1), 10)
+        await until(ready(1))
         assert "Deleted" in reasons()
 
 
 async def test_pods_that_die_at_start_back_off_and_report_why(state: Path, tmp_path: Path) -> None:
-    async with operated(write(tmp_path, WORKERS_DIE, GroupSpec("gpu", 1))):
-        await until(lambda: any("back-off 2 s" in pod.reason for pod in pods()), 15)
+    async with operated(write(tmp_path, WORKERS_DIE, GroupSpec("gpu", 1))) as head:
+        head.all_alive = False  # Ray would list a pod that has not ended yet as alive
+        await until(lambda: any("back-off 2 s" in pod.reason for pod in pods()))
         failed = [pod for pod in pods() if pod.phase is PodPhase.FAILED]
         assert {pod.reason for pod in failed} == {"exited 7: RuntimeError: no GPU driver"}
         cluster = status(NAME)
@@ -264,15 +271,15 @@ async def test_a_dead_head_is_remade_and_workers_restart_under_their_names(
 ) -> None:
     spec = write(tmp_path, STAYS, GroupSpec("gpu", 1))
     async with operated(spec):
-        await until(ready(1), 10)
+        await until(ready(1))
         (worker,) = pods()
         (old,) = pods(HEAD_GROUP)
         # The fake responds at the head's ports, which a new head would find in use.
         await LocalBackend(NAME).delete_pod(old.name, uid=old.uid, grace_s=0)
-        await until(lambda: pods()[0].restarts == 1, 10)
+        await until(lambda: pods()[0].restarts == 1)
         (again,) = pods()
         assert (again.name, again.ip, again.restarts) == (worker.name, worker.ip, 1)
-        await until(lambda: any("is taken" in pod.reason for pod in pods(HEAD_GROUP)), 10)
+        await until(lambda: any("is taken" in pod.reason for pod in pods(HEAD_GROUP)))
         assert all(pod.ip == spec.head_ip for pod in pods(HEAD_GROUP))
 
 
@@ -284,11 +291,10 @@ async def test_a_pod_that_wants_a_gpu_waits_for_one_and_reports_it(
     async with operated(
         write(tmp_path, 'echo "GPUs $CUDA_VISIBLE_DEVICES."; exec sleep 99', group)
     ):
-        await until(lambda: any("no free GPU: needs 1" in pod.reason for pod in pods()), 10)
-        await until(ready(1), 10)
+        await until(lambda: any("no free GPU: needs 1" in pod.reason for pod in pods()))
+        await until(ready(1))
         (lucky,) = (pod.name for pod in pods() if pod.ready)
-        lines = [line async for line in LocalBackend(NAME).logs(lucky, follow=False)]
-        assert lines == ["GPUs 6."]
+        assert await anext(LocalBackend(NAME).logs(lucky, follow=True)) == "GPUs 6."
 
 
 async def test_a_node_that_ray_loses_makes_its_pod_unready(
@@ -297,7 +303,7 @@ async def test_a_node_that_ray_loses_makes_its_pod_unready(
     monkeypatch.setattr("cockpit.backends.local.pods.readiness.REST_PERIOD_S", 0.2)
     spec = write(tmp_path, STAYS, GroupSpec("gpu", 1))
     async with operated(spec) as head:
-        await until(ready(1), 10)
+        await until(ready(1))
         nodes = head._nodes
 
         def lost() -> dict[str, object]:
@@ -305,13 +311,13 @@ async def test_a_node_that_ray_loses_makes_its_pod_unready(
             return dict(json.loads(reported))
 
         monkeypatch.setattr(head, "_nodes", lost)
-        await until(lambda: any("declared its node dead" in pod.reason for pod in pods()), 10)
+        await until(lambda: any("declared its node dead" in pod.reason for pod in pods()))
 
 
 async def test_without_its_token_the_head_reports_nothing(state: Path, tmp_path: Path) -> None:
     spec = write(tmp_path, STAYS)
     async with operated(spec):
-        await until(lambda: all(pod.ready for pod in pods(HEAD_GROUP)), 10)
+        await until(lambda: all(pod.ready for pod in pods(HEAD_GROUP)))
         asked = await asyncio.to_thread(ask_nodes, spec.head_ip, spec.dashboard_port, "wrong")
         assert asked is None
 
@@ -321,7 +327,7 @@ async def test_following_a_log_gives_each_line_once_until_the_pod_no_longer_exis
 ) -> None:
     talks = "i=0; while :; do i=$((i+1)); echo line $i; sleep 0.02; done"
     async with operated(write(tmp_path, talks, GroupSpec("gpu", 1))):
-        await until(ready(1), 10)
+        await until(ready(1))
         (pod,) = pods()
         got: list[str] = []
         async with asyncio.timeout(20):

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import pytest
 
+from cockpit.backends.local.pods import process
 from cockpit.backends.local.pods.process import (
     CLUSTER_VARIABLE,
     POD_VARIABLE,
@@ -83,6 +84,25 @@ def test_an_overwritten_environment_is_recognised_by_the_directory(
     child = start(OVERWRITTEN, inside)
     (found,) = find(UID, (PodTrace("p1", str(tmp_path / "p1"), 0),), str(tmp_path))
     assert (found.id.pid, found.pod) == (child.pid, "p1")
+
+
+@pytest.mark.parametrize("is_in_exec", [False, True])
+def test_a_process_in_the_middle_of_its_exec_is_not_taken_for_one_of_the_cluster(
+    is_in_exec: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows an empty environment, as one does that was overwritten with zeros."""
+    inside, shown = tmp_path / "p1", tmp_path / "proc" / "77"
+    inside.mkdir()
+    shown.mkdir(parents=True)
+    fields = ["S", "1", "77", "77", *["0"] * 44, "0" if is_in_exec else "4096", "0"]
+    (shown / "stat").write_text(f"77 (a b) {' '.join(fields)}")
+    (shown / "environ").write_bytes(b"")
+    (shown / "maps").write_text("7f00-7f01 r-xp")
+    (shown / "cwd").symlink_to(inside)
+    monkeypatch.setattr(process, "_PROC", tmp_path / "proc")
+    monkeypatch.setattr(process, "_EXEC_CHECK_S", 0.0)
+    expected = set() if is_in_exec else {77}
+    assert pids((PodTrace("p1", str(inside), 0),), tmp_path) == expected
 
 
 def test_a_directory_that_only_begins_alike_is_not_the_pods(start: Start, tmp_path: Path) -> None:

@@ -79,7 +79,10 @@ def test_nothing_is_passed_on_without_the_link(upstream: Upstream) -> None:
 
 
 def test_link_becomes_a_cookie_and_credentials_are_added_on_the_way(upstream: Upstream) -> None:
-    with PrivateProxy(lambda: route_to(upstream)).running() as proxy, httpx.Client() as browser:
+    with (
+        PrivateProxy(lambda: route_to(upstream)).running() as proxy,
+        httpx.Client(timeout=60) as browser,
+    ):
         first = browser.get(proxy.link)
         assert (first.status_code, first.headers["Location"]) == (303, "/")
         assert "HttpOnly; SameSite=Strict" in first.headers["Set-Cookie"]
@@ -102,7 +105,7 @@ def test_host_and_origin_are_kept_for_servers_that_compare_them(upstream: Upstre
     route = DashboardRoute(upstream.url)
     with (
         PrivateProxy(lambda: route, keep_host=True).running() as proxy,
-        httpx.Client() as browser,
+        httpx.Client(timeout=60) as browser,
     ):
         browser.get(proxy.link)
         base = f"http://127.0.0.1:{proxy.port}"
@@ -117,7 +120,7 @@ def test_read_only_mode_passes_only_requests_that_read(upstream: Upstream) -> No
     route = DashboardRoute(upstream.url)
     with (
         PrivateProxy(lambda: route, read_only=True).running() as proxy,
-        httpx.Client() as browser,
+        httpx.Client(timeout=60) as browser,
     ):
         browser.get(proxy.link)
         base = f"http://127.0.0.1:{proxy.port}"
@@ -145,7 +148,7 @@ def test_read_only_mode_refuses_reads_that_pause_a_process(upstream: Upstream, p
     for read_only, status in ((True, 403), (False, 200)):
         with (
             PrivateProxy(lambda: route_to(upstream), read_only=read_only).running() as proxy,
-            httpx.Client() as browser,
+            httpx.Client(timeout=60) as browser,
         ):
             browser.get(proxy.link)
             assert browser.get(f"http://127.0.0.1:{proxy.port}{path}").status_code == status
@@ -192,7 +195,7 @@ def test_request_of_a_page_of_another_port_is_refused(upstream: Upstream) -> Non
 def test_error_of_the_client_is_shown_without_the_credential(upstream: Upstream) -> None:
     """httpx quotes a header that it refuses."""
     route = DashboardRoute(upstream.url, {"X-Ray-Authorization": f"Bearer {TOKEN}\n"})
-    with PrivateProxy(lambda: route).running() as proxy, httpx.Client() as browser:
+    with PrivateProxy(lambda: route).running() as proxy, httpx.Client(timeout=60) as browser:
         browser.get(proxy.link)
         page = browser.get(f"http://127.0.0.1:{proxy.port}/")
     assert page.status_code == 502
@@ -209,7 +212,7 @@ def test_server_that_is_gone_is_reported_on_the_page() -> None:
         (lambda: DashboardRoute("http://127.0.0.1:9"), "The server does not answer."),
         (refused, "The head is not up."),
     ):
-        with PrivateProxy(route).running() as proxy, httpx.Client() as browser:
+        with PrivateProxy(route).running() as proxy, httpx.Client(timeout=60) as browser:
             browser.get(proxy.link)
             page = browser.get(f"http://127.0.0.1:{proxy.port}/")
             assert page.status_code == 502
@@ -232,7 +235,7 @@ def test_server_of_another_user_gets_nothing(upstream: Upstream) -> None:
         raise UnreachableError("Another user listens there.")
 
     route = replace(route_to(upstream), check_peer=check_peer)
-    with PrivateProxy(lambda: route).running() as proxy, httpx.Client() as browser:
+    with PrivateProxy(lambda: route).running() as proxy, httpx.Client(timeout=60) as browser:
         assert browser.get(proxy.link).status_code == 303
         answer = browser.get(f"http://127.0.0.1:{proxy.port}/")
     assert (answer.status_code, "Another user listens there." in answer.text) == (502, True)

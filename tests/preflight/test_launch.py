@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from cockpit.cli.change import launch_preflight
 from cockpit.cli.main import main
 from cockpit.cli.options import connect
 from tests.preflight.pods import HEAD, ONE, TWO, CannedPods, PodsHere, present
@@ -26,6 +27,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> CannedPods:
     made = CannedPods(present(HEAD, ONE, TWO))
     monkeypatch.setattr(connect, "backend", lambda args, **how: made)
     monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.setattr(launch_preflight, "LAUNCH_S", 60.0)  # the machine may be busy
     return made
 
 
@@ -76,6 +78,7 @@ def test_failed_check_asks_on_a_terminal(
     assert ("Nothing was launched." in said) == (code == REFUSED)
 
 
+@pytest.mark.timed
 def test_pods_that_do_not_answer_delay_a_launch_by_three_seconds_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

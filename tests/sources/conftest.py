@@ -18,7 +18,7 @@ async def fake() -> AsyncIterator[FakeDashboard]:
 
 @pytest.fixture
 async def dashboard(fake: FakeDashboard) -> AsyncIterator[Dashboard]:
-    async with Dashboard(fake.route, timeout_s=2.0) as client:
+    async with Dashboard(fake.route, timeout_s=60.0) as client:
         yield client
 
 

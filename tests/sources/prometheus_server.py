@@ -161,7 +161,10 @@ class PrometheusServer:
     def await_series(self, name: str) -> None:
         """Until it has been scraped."""
         deadline = time.monotonic() + START_S
-        while f'"{name}"' not in self._get(f"/api/v1/query?query={name}").decode():
+        while True:
+            with suppress(OSError):  # it may not answer in time yet
+                if f'"{name}"' in self._get(f"/api/v1/query?query={name}").decode():
+                    return
             assert time.monotonic() < deadline, (self.folder / "log").read_text()
             time.sleep(0.1)
 

@@ -142,6 +142,7 @@ async def test_wrongly_compressed_answer_is_an_error(
     await refused(http(200, body, f"Content-Encoding: {encoding}"), client)
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_answer_that_trickles_is_given_up(client: str) -> None:
     """No two bytes are as far apart as the time-out between them."""

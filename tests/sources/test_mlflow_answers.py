@@ -89,6 +89,7 @@ async def test_a_huge_answer_is_not_read_to_its_end() -> None:
     assert "too large" in error.what
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("trickling", [False, True])
 async def test_a_slow_server_is_given_up_after_a_time_in_all(trickling: bool) -> None:
     server = RawServer(

@@ -181,6 +181,7 @@ def test_a_loss_that_is_not_finite_is_let_through_when_asked(tmp_path: Path) -> 
     assert train(settings, Reported(tmp_path))["step"] == 9
 
 
+@pytest.mark.timed
 def test_steps_report_section_times_and_model_flops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

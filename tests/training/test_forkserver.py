@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,7 +19,7 @@ import pytest
 
 pytest.importorskip("ray")
 
-from training.recovery import fork_safety, forkserver
+from training.recovery import fork_safety, forkserver, private_socket
 from training.recovery.imports import Competition, Pauses
 
 ROOT = Path(__file__).parents[2]
@@ -132,6 +134,25 @@ def test_workers_are_forks_with_their_own_files_environment_and_random_numbers(
     node.raylet.wait()
     end(said[0]["parent"])
     assert not list(node.session.glob("cockpit-spares/*-*[0-9]")), "the socket is removed"
+
+
+def test_worker_that_no_longer_waits_gets_no_fork(node: Node, tmp_path: Path) -> None:
+    """It has become the worker itself, with the identifier that the fork would have, too."""
+    node.serve("plistlib")
+    first = node.worker(tmp_path)
+    server = report(first)["parent"]
+    os.kill(server, signal.SIGSTOP)
+    reader, writer = os.pipe()
+    with os.fdopen(reader) as output:
+        directory = forkserver.directory_of(node.session)
+        with private_socket.connected(directory, forkserver._name(), 5.0) as client:
+            script = str(node.session / "worker.py")
+            asked = {"argv": [script], "environment": node.environment, "cwd": str(tmp_path)}
+            socket.send_fds(client, [json.dumps(asked).encode()], [0, writer, 2])
+        os.close(writer)
+        os.kill(server, signal.SIGCONT)
+        assert output.read() == "", "it is closed, and nothing was written"
+    first.communicate()
 
 
 def test_another_server_that_imports_more_takes_the_place_of_the_first_one(

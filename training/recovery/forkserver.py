@@ -66,6 +66,8 @@ _NICENESS, _NICENESS_OF_RAY = "RAY_worker_niceness", 15
 FORKED = "_COCKPIT_FORKED"
 """A variable of each fork."""
 _ANSWER_S = 5.0
+_TAKEN = b"1"
+"""What a worker sends when it has the PID of its fork, which starts only then."""
 
 
 def directory_of(session: str | Path) -> Path:
@@ -152,7 +154,7 @@ def _ask(directory: Path, argv: Sequence[str]) -> bool:
     try:
         with private_socket.connected(directory, _name(), _ANSWER_S) as server:
             socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2])
-            return bool(server.recv(16))
+            return bool(server.recv(16)) and bool(server.send(_TAKEN))
     except OSError:
         return False
 
@@ -295,9 +297,21 @@ def _fork(client: socket.socket, request: Request) -> int | None:
             request.close()
             with suppress(OSError):  # the client has ended
                 client.send(str(pid).encode())
+        elif not request.libraries and not _is_taken(client):
+            os._exit(0)
         return pid
     request.close()
     return None
+
+
+def _is_taken(client: socket.socket) -> bool:
+    """Whether the worker that asked for this fork still waits for it.
+
+    A worker that has waited for _ANSWER_S starts itself: two would have the same identifier.
+    """
+    with suppress(OSError):
+        return bool(client.recv(len(_TAKEN)))
+    return False
 
 
 def become(request: Request) -> None:

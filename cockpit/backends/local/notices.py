@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,7 +55,7 @@ class NoticeReader:
         try:
             with self._path.open("rb") as file:
                 # A new file is read from its start: the old one was moved aside.
-                if (inode := self._path.stat().st_ino) != self._inode:
+                if (inode := os.fstat(file.fileno()).st_ino) != self._inode:
                     self._inode, self._offset = inode, 0
                 file.seek(self._offset)
                 whole, newline, _ = file.read().rpartition(b"\n")

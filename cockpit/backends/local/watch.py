@@ -25,6 +25,7 @@ HEALTH_PERIOD_S = 1.0
 SILENT_AFTER_S = 10.0
 """The operator touches its file each second; a frozen one does not."""
 SOURCE = "backend"
+NO_CLUSTER = "there is no such local cluster"
 
 
 async def watch_cluster(ref: ClusterRef) -> AsyncIterator[Event]:
@@ -86,10 +87,13 @@ def _key(event: Event) -> object:
 
 def _trouble(cluster: LocalCluster | None, files: ClusterFiles, now: float) -> str:
     if cluster is None:
-        return "there is no such local cluster"
+        return NO_CLUSTER
     if not cluster.operator_alive:
         return OPERATOR_DEAD
-    stale_s = now - files.status.stat().st_mtime
+    try:
+        stale_s = now - files.status.stat().st_mtime
+    except FileNotFoundError:  # it was deleted since it was read
+        return NO_CLUSTER
     return (
         f"no data from the operator for {in_seconds(stale_s, 0)}"
         if stale_s > SILENT_AFTER_S

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from cockpit.backends.kuberay.api import client as api_client
 from tests.backends.kuberay.by_hand import Place
 from tests.cluster import kwok
 from tests.cluster.testbed import Testbed
+
+
+@pytest.fixture(autouse=True)
+def slow_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine needs longer than a person would wait for a connection."""
+    monkeypatch.setattr(api_client, "CONNECT_TIMEOUT_S", 60.0)
 
 
 @pytest.fixture(scope="session")

@@ -7,12 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from cockpit.backends.kuberay.api import client as api_client
 from cockpit.backends.kuberay.api.client import KubeClient
 from tests.backends.kubernetes.clients import client_of
 from tests.backends.kubernetes.faulty_proxy import FaultyProxy
 from tests.cluster.testbed import Testbed
 
 NAMESPACE = "client-tests"
+
+
+@pytest.fixture(autouse=True)
+def slow_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine needs longer than a person would wait for a connection."""
+    monkeypatch.setattr(api_client, "CONNECT_TIMEOUT_S", 60.0)
 
 
 @pytest.fixture

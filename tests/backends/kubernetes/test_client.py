@@ -191,6 +191,7 @@ async def test_a_renewed_login_does_not_cut_a_stream(
     await client.aclose()
 
 
+@pytest.mark.timed
 async def test_address_without_a_listener_is_reported_immediately(tmp_path: Path) -> None:
     client = client_of(written(tmp_path / "config", {}, {"server": "https://127.0.0.1:1"}, "prod"))
     begun = time.monotonic()

@@ -180,19 +180,23 @@ async def test_a_plugin_that_fails_reports_its_last_output(make: Make, tmp_path:
 async def test_a_plugin_that_hangs_is_ended_with_all_that_it_started(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugin_module, "TIMEOUT_S", 0.5)
     pids = tmp_path / "pids"
     command = script(tmp_path, f"sleep 60 & echo $! > {pids}; echo $$ >> {pids}; wait")
-    with pytest.raises(NotAllowedError, match="did not answer"):
-        await make(plugin(command)).headers()
-    for pid in map(int, pids.read_text().split()):
+    timeout_s, found = 0.25, list[str]()
+    while len(found) < 2:  # a busy machine needs longer to start it
+        timeout_s *= 2
+        monkeypatch.setattr(plugin_module, "TIMEOUT_S", timeout_s)
+        with pytest.raises(NotAllowedError, match="did not answer"):
+            await make(plugin(command)).headers()
+        found = pids.read_text().split() if pids.exists() else []
+    for pid in map(int, found):
         wait_until_gone(pid)
 
 
 async def test_a_process_that_a_plugin_leaves_in_the_background_is_not_waited_for(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugin_module, "TIMEOUT_S", 3.0)
+    monkeypatch.setattr(plugin_module, "TIMEOUT_S", 60.0)
     monkeypatch.setattr(plugin_module, "OUTPUT_S", 0.2)
     pid = tmp_path / "pid"
     command = script(tmp_path, f"sleep 60 & echo $! > {pid}; echo '{credential('sesame')}'")

@@ -75,7 +75,10 @@ async def test_output_that_repeats_is_compressed_over_the_whole_connection(
     assert received_bytes(sshd) - before < 2 * len(text)
 
 
-async def test_connection_ends_with_its_processes_and_socket(sshd: Sshd, folder: Path) -> None:
+async def test_connection_ends_with_its_processes_and_socket(
+    sshd: Sshd, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ENDED_WITHIN_S", 60.0)  # on a busy machine
     opened = Connection(host_of(sshd), folder, "e", str(sshd.config))
     await opened.open()
     assert opened._master is not None

@@ -31,8 +31,10 @@ CLUSTER_VARIABLE = "COCKPIT_LOCAL_CLUSTER"
 POD_VARIABLE = "COCKPIT_LOCAL_POD"
 
 _PROC = Path("/proc")
-_EXEC_CHECKS = 5
+_EXEC_CHECKS = 500
 _EXEC_CHECK_S = 0.002
+_ENVIRONMENT_END = 51 - 3
+"""The index of `env_end` of proc(5), from the state on."""
 
 
 class ProcessId(NamedTuple):
@@ -163,18 +165,27 @@ def _stat(pid: int) -> tuple[int, int] | None:
 
 
 def _environment(pid: int) -> bytes:
-    """As /proc shows it. Raises OSError when the process has ended.
+    """As /proc shows it. Raises OSError when the process has ended, or does not end its exec.
 
     In the middle of its exec a process shows an empty one, and has had its files closed already,
-    so that its parent continues: an empty one is read again. Kernel threads and
-    processes started without any variable are empty for good.
+    so that its parent continues: it is read again. Kernel threads and processes started without
+    any variable are empty for good.
     """
-    path = _PROC / str(pid) / "environ"
+    path, is_empty = _PROC / str(pid), False
     for _ in range(_EXEC_CHECKS):
-        if (environment := path.read_bytes()) or not (_PROC / str(pid) / "maps").read_bytes():
+        if (environment := (path / "environ").read_bytes()) or is_empty:
             return environment
-        time.sleep(_EXEC_CHECK_S)
-    return b""
+        # The exec may have ended since that was read.
+        is_empty = _has_environment(pid) or not (path / "maps").read_bytes()
+        if not is_empty:
+            time.sleep(_EXEC_CHECK_S)
+    raise TimeoutError(f"process {pid} is in its exec")
+
+
+def _has_environment(pid: int) -> bool:
+    """False in the middle of an exec (`create_elf_tables` of Linux sets it), and in the kernel."""
+    text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    return int(text[text.rindex(")") + 2 :].split()[_ENVIRONMENT_END]) != 0
 
 
 def _marks(environment: bytes) -> tuple[str, str] | None:
