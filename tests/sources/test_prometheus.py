@@ -39,6 +39,8 @@ from training.telemetry.metric_table import CURVES
 
 RUN, OTHER, NO_GPU, LARGE = "ab12" * 8, "cd34" * 8, "ef56" * 8, "0a0b" * 8
 NOW_S = float(int(time.time()))
+BEFORE_S, LATER_S = 180, 300
+"""The samples of a rate continue after the present: a busy machine asks for it later."""
 BEGUN_S = NOW_S - 6 * 3600
 ENDED_S = NOW_S - 1800
 EVERY_S = 30
@@ -338,14 +340,14 @@ async def test_dcgm_explains_how_busy_each_gpu_is(server: PrometheusServer) -> N
 
 
 def served() -> list[Sample]:
-    """Three minutes of a deployment: 10 requests a second, a tenth of them errors; and an idle one.
+    """Some minutes of a deployment: 10 requests a second, a tenth of them errors; and an idle one.
 
     Half of the requests take up to 10 ms, the others up to 100 ms.
     """
     now_s, samples = time.time(), []
-    for number in range(180):
+    for number in range(BEFORE_S + LATER_S):
         for name, per_s in (("Digits", 10.0), ("Idle", 0.0)):
-            labels, at_s = {"application": "digits", "deployment": name}, now_s - 180 + number
+            labels, at_s = {"application": "digits", "deployment": name}, now_s - BEFORE_S + number
             done = per_s * number
             samples += [
                 Sample(serve.REQUESTS, {**labels, "route": "/"}, done * 0.75, at_s),
@@ -377,7 +379,7 @@ async def test_requests_and_latency_of_serve_are_over_a_minute(tmp_path: Path) -
 
 
 def received_and_sent() -> list[Sample]:
-    """Three minutes of pods, as two jobs scrape them from the kubelets, the second one late."""
+    """Some minutes of pods, as two jobs scrape them from the kubelets, the second one late."""
     now_s, samples = time.time(), []
     rates = {
         ("ml", "head-0", "eth0"): (1_000.0, 500.0),
@@ -385,11 +387,11 @@ def received_and_sent() -> list[Sample]:
         ("ml", "worker-0", "net1"): (3_000_000.0, 4_000_000.0),
         ("other", "worker-0", "eth0"): (9e9, 9e9),
     }
-    for number in range(180):
+    for number in range(BEFORE_S + LATER_S):
         for (namespace, pod, interface), (received, sent) in rates.items():
             labels = {"namespace": namespace, "pod": pod, "interface": interface}
-            at_s = now_s - 180 + number
-            for job in ("kubelet", "cadvisor")[: 1 + number // 60]:
+            at_s = now_s - BEFORE_S + number
+            for job in ("kubelet", "cadvisor")[: 1 + (number >= 60)]:
                 scraped = {**labels, "job": job}
                 samples += [
                     Sample(network.RECEIVED, scraped, received * number, at_s),
