@@ -173,6 +173,7 @@ class TestOneCluster:
 
 
 class TestLifecycle:
+    @pytest.mark.timed
     async def test_two_clusters_live_side_by_side_and_an_orphaned_one_is_taken_down_whole(
         self, backend: LocalBackend
     ) -> None:
