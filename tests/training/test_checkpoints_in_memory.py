@@ -7,6 +7,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -15,11 +16,13 @@ import torch
 from tests.training.memory_nodes import SETTINGS, Kill, Nodes, Started, Trained, holding, train
 from tests.training.ranks import on_ranks
 from training.checkpoint.memory import need
+from training.checkpoint.memory.checkpoints import MemoryCheckpoints
 from training.connection import Address, NoAnswer
 from training.loop.world import World
 from training.parallel.settings import ShardSettings
 from training.parallel.sharded import Sharded
 from training.stop import Stop
+from training.telemetry.worker import attempt_observer
 
 LAST = SETTINGS.max_steps
 
@@ -160,6 +163,15 @@ def test_run_without_its_holders_continues_from_the_storage(tmp_path: Path) -> N
     assert max(run.losses) == LAST
     ends = "no checkpoints in memory until the run is restarted: rank 0: lost"
     assert ends in run.printed
+
+
+def test_copies_of_an_attempt_that_does_not_know_the_holders_are_not_those_of_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The holders may still have shards of earlier attempts, whose numbers are at most as high."""
+    monkeypatch.setattr(attempt_observer, "attempt", lambda: 3)
+    nothing: Any = None
+    assert MemoryCheckpoints(nothing, Unknown(), "a", nothing, 1)._plan().attempt == 3
 
 
 def test_too_little_memory_stops_the_run_with_the_need(tmp_path: Path) -> None:

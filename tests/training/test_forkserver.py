@@ -155,6 +155,34 @@ def test_worker_that_no_longer_waits_gets_no_fork(node: Node, tmp_path: Path) ->
     first.communicate()
 
 
+def test_of_a_fork_and_its_worker_that_were_both_stopped_one_continues() -> None:
+    """The time of the fork is over when both continue."""
+
+    class Late:
+        """The end of the fork, whose first look is in vain."""
+
+        def __init__(self, end: socket.socket) -> None:
+            self.end, self.is_first = end, True
+
+        def recv(self, *asked: int) -> bytes:
+            if self.is_first:
+                self.is_first = False
+                raise TimeoutError
+            return self.end.recv(*asked)
+
+        def shutdown(self, how: int) -> None:
+            self.end.shutdown(how)
+
+    for has_taken in (True, False):
+        fork, worker = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with fork, worker:
+            if has_taken:
+                worker.send(forkserver._TAKEN)
+            assert forkserver._is_taken(Late(fork)) is has_taken  # type: ignore[arg-type]
+            with pytest.raises(BrokenPipeError):
+                worker.send(forkserver._TAKEN)
+
+
 def test_another_server_that_imports_more_takes_the_place_of_the_first_one(
     node: Node, tmp_path: Path
 ) -> None:

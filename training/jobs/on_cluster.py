@@ -13,6 +13,7 @@ import signal
 import socket
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
@@ -138,11 +139,13 @@ def _watch(
     agents: Sequence[Any], runs: list[Any], telemetry: DriverTelemetry | None
 ) -> dict[str, Any]:
     results: dict[Any, dict[str, Any]] = {}
-    waiting = list(runs)
+    waiting, events = list(runs), AgentEvents(agents)
     while waiting:
         done, waiting = ray.wait(waiting, timeout=CHECK_EVERY_S)
         if telemetry:
-            telemetry.on_events(_take_events(agents))
+            telemetry.on_events(events.take(CHECK_EVERY_S))
+            if done:  # asked again, since the last events are from the end of the run
+                telemetry.on_events(events.take(ANSWER_S))
         for one in done:
             results[one] = ray.get(one)
             # A rank's result has its number. An agent that did not start keeps the others waiting.
@@ -151,15 +154,29 @@ def _watch(
     return next((result for result in results.values() if result.get("rank", 0) == 0), {})
 
 
-def _take_events(agents: Sequence[Any]) -> list[tuple[float, RankEvent]]:
-    """Return the events of the agents that respond; the end of its run shows a lost one."""
-    events: list[tuple[float, RankEvent]] = []
-    for answer in [agent.take_events.remote() for agent in agents]:
-        try:
-            events += ray.get(answer, timeout=ANSWER_S)
-        except RayError:
-            continue
-    return events
+class AgentEvents:
+    """The events of the agents.
+
+    A call takes the events away from its agent, so an answer that is late is waited for, and never
+    dropped: each agent has one call at a time.
+    """
+
+    def __init__(self, agents: Sequence[Any]) -> None:
+        self._idle = list(agents)
+        self._calls: dict[Any, Any] = {}
+        """By the call, its agent."""
+
+    def take(self, timeout_s: float) -> list[tuple[float, RankEvent]]:
+        """Return the events of the agents that answer; the end of its run shows a lost one."""
+        self._calls |= {agent.take_events.remote(): agent for agent in self._idle}
+        calls = list(self._calls)
+        done, _ = ray.wait(calls, num_returns=len(calls), timeout=timeout_s)
+        self._idle = [self._calls.pop(call) for call in done]
+        events: list[tuple[float, RankEvent]] = []
+        for call in done:
+            with suppress(RayError):
+                events += ray.get(call)
+        return events
 
 
 class TelemetryTarget(NamedTuple):

@@ -308,9 +308,14 @@ def _is_taken(client: socket.socket) -> bool:
     """Whether the worker that asked for this fork still waits for it.
 
     A worker that has waited for _ANSWER_S starts itself: two would have the same identifier.
+    Exactly one of the two continues, also if both were stopped for a while: after the shutdown the
+    worker cannot send any more, and what it sent before is still read.
     """
     with suppress(OSError):
         return bool(client.recv(len(_TAKEN)))
+    with suppress(OSError):
+        client.shutdown(socket.SHUT_RD)
+        return bool(client.recv(len(_TAKEN), socket.MSG_DONTWAIT))
     return False
 
 

@@ -163,7 +163,9 @@ class MemoryCheckpoints:
         try:
             found = sets.found(self._holders.known())
         except OSError as error:
-            return _Plan((), 1, f"the copies in memory cannot be found: {error}")
+            # Not the number of an attempt whose copies are still there: these are at most as many.
+            attempt = attempt_observer.attempt()
+            return _Plan((), attempt, f"the copies in memory cannot be found: {error}")
         if not found.holders:
             # The holders may not have started before the restart, or their owner was lost.
             is_restart = attempt_observer.attempt() > 1

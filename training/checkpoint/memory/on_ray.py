@@ -20,7 +20,8 @@ from training import connection
 from training.checkpoint.memory.holder import Holder
 from training.connection import Address, NoAnswer
 
-ANSWER_S = 10.0
+ANSWER_S = 30.0
+"""The owner's host may be busy. Without its answer, all that is in memory is dropped."""
 START_S = 120.0
 """How long the actor of a node may take to start."""
 _CALLS = 64
