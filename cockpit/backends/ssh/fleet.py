@@ -105,6 +105,14 @@ class Fleet:
     def reachable(self) -> Sequence[Host]:
         return [h for h in self.hosts.hosts if h.name in self.states and h.name not in self.errors]
 
+    def restart_absences(self) -> None:
+        """Count from now for how long hosts were not reached.
+
+        While the head was not reached either, it may have been the network of this computer: the
+        hosts that connect again after the head may be well.
+        """
+        self.lost_s = dict.fromkeys(self.lost_s, server_time())
+
     async def aclose(self) -> None:
         for task in self._followers:
             task.cancel()

@@ -190,6 +190,7 @@ class Operator:
             self._trouble = ""
             self._token = self._token or (await agent.ask_for(Token, "token", {})).token
             log("Keeps the cluster.")
+            self._fleet.restart_absences()
             renewal = asyncio.create_task(_renew(lock.stdin))
             try:
                 while lock.returncode is None and not self._is_removed:
@@ -218,7 +219,8 @@ class Operator:
     async def _reconcile(self, cluster: ClusterRecord) -> None:
         self._count_failures()
         states, lost_s, now = self._fleet.states, self._fleet.lost_s, server_time()
-        self._given_up.update(pods_given_up(states, lost_s, now))
+        if self._hosts.head.name not in lost_s:  # else no spare takes a place
+            self._given_up.update(pods_given_up(states, lost_s, now))
         steps = plan(self._hosts, cluster, states, lost_s, self._waits_s, now, self._given_up)
         # At the same time, and not again before the hosts have answered.
         done = await asyncio.gather(*(self._do(cluster, step) for step in steps))

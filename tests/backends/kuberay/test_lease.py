@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cockpit.backends.kuberay.api.client import KubeClient
 from cockpit.backends.kuberay.backend import KubeRayBackend
 from cockpit.model.error import LeaseHeldError
 from tests.backends.kuberay.by_hand import Place
@@ -41,6 +42,28 @@ async def test_lease_is_taken_renewed_and_released(place: Place) -> None:
         await backend.release("bob")
         await backend.hold("ana", 60.0)
         assert await backend.holder() == "ana"
+
+
+async def test_lease_is_released_though_a_late_renewal_comes_in_between(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.ready_cluster()
+    async with place.backend() as backend:
+        await backend.hold("bob", 60.0)
+        get = KubeClient.get
+        late = [True]
+
+        async def with_renewal(client: KubeClient, path: str, params: Any = None) -> Any:
+            found = await get(client, path, params)
+            if path == PATH.format(place.namespace) and late:
+                late.clear()
+                renewed(place, 0.0)
+            return found
+
+        monkeypatch.setattr(KubeClient, "get", with_renewal)
+        await backend.release("bob")
+        assert not late
+        assert await backend.holder() == ""
 
 
 @pytest.mark.parametrize("seconds_ago", [61, 3600, -3600])

@@ -10,10 +10,18 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from cockpit.backends.local.spec import GroupSpec
+from cockpit.backends.local.spec import GRACE_S, GroupSpec
+from cockpit.backends.ssh import fleet
 from cockpit.backends.ssh import operator as module
 from cockpit.backends.ssh.description import Host, parse
-from cockpit.backends.ssh.operator import LOST_AFTER_S, End, Operator, Start, plan, pods_given_up
+from cockpit.backends.ssh.operator import (
+    LOST_AFTER_S,
+    End,
+    Operator,
+    Start,
+    plan,
+    pods_given_up,
+)
 from cockpit.backends.ssh.state import ClusterRecord, HostState, PodState, Token, host_state
 from cockpit.model.cluster import NodeType, Pod, PodPhase
 from cockpit.model.error import UnreachableError
@@ -120,6 +128,34 @@ def test_nothing_is_decided_while_the_head_s_host_is_lost() -> None:
     assert decided(wanted(3), running(pod(HEAD)), {"head": NOW}) == []
 
 
+async def test_outage_of_this_computer_s_network_ends_no_pod(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The head and a spare are reached again before a host whose rank has trained all the time."""
+    steps: list[Start | End] = []
+
+    async def do(cluster: ClusterRecord, step: Start | End) -> bool:
+        steps.append(step)
+        return True
+
+    for each in (module, fleet):
+        monkeypatch.setattr(each, "server_time", lambda: NOW)
+    operator = Operator(HOSTS)
+    monkeypatch.setattr(operator, "_do", do)
+    hosts = operator._fleet
+    hosts.states = running(pod(HEAD), pod(A))
+    hosts.lost_s = {"head": NOW - 600, "a": NOW - 600}
+    await operator._reconcile(wanted(1))
+    del hosts.lost_s["head"]
+    hosts.restart_absences()
+    await operator._reconcile(wanted(1))
+    del hosts.lost_s["a"]
+    await operator._reconcile(wanted(1))
+    assert steps == []
+    await operator._reconcile(wanted(0))
+    assert steps == [End(A, pod(A), GRACE_S)], "it was not given up"
+
+
 CLAIMED = {
     "name": "a-x1abc", "group": "head\x1b[2J", "node_type": "head", "phase": "Running",
     "ready": True, "ip": "10.0.0.9", "host": "b\x1b]0;x\x07",
@@ -207,11 +243,13 @@ async def test_lock_is_renewed_while_a_host_is_slow(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(fleet, "state", state)
     monkeypatch.setattr(operator, "_reconcile", reconcile)
     fleet.states[HEAD.name] = HostState(cluster=wanted(0))
+    fleet.lost_s["a"] = 1.0
     fleet.changed.set()
     try:
         async with asyncio.timeout(5):
             with pytest.raises(UnreachableError, match="lost"):
                 await operator._lead()
+        assert fleet.lost_s["a"] > 1.0, "counted from when the cluster is kept"
         renewals = lock.renewals
         await asyncio.sleep(0.05)
         assert lock.renewals == renewals

@@ -17,6 +17,7 @@ from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import LeaseHeldError
 from cockpit.model.text import one_line
 
+RELEASE_TRIES = 3
 _TIME = "%Y-%m-%dT%H:%M:%S.%fZ"
 SKEW = timedelta(seconds=5)
 """A renewal that is further in the future than this was written by another clock."""
@@ -60,16 +61,21 @@ async def hold(
 async def release(client: KubeClient, ref: ClusterRef, holder: str) -> None:
     """See `Backend.release`."""
     path = f"{_leases(ref)}/{_name(ref)}"
-    try:
-        lease = await client.get(path)
-        if text(mapping(lease, "spec"), "holderIdentity") != holder:
+    for _ in range(RELEASE_TRIES):
+        try:
+            lease = await client.get(path)
+            if text(mapping(lease, "spec"), "holderIdentity") != holder:
+                return  # another's by now
+            version = text(mapping(lease, "metadata"), "resourceVersion")
+            change = {"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": None}}
+            await client.patch(path, change, kind="merge")
             return
-        version = text(mapping(lease, "metadata"), "resourceVersion")
-        change = {"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": None}}
-        await client.patch(path, change, kind="merge")
-    except KubeError as error:
-        if error.status not in (404, 409):  # deleted, or another's by now
-            raise
+        except KubeError as error:
+            if error.status == 404:
+                return
+            # 409: another's by now, or a late renewal of ours was carried out in between.
+            if error.status != 409:
+                raise
 
 
 async def holder(client: KubeClient, ref: ClusterRef) -> str:
