@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("ray")
 
+from tests.drills.script import eventually
 from tests.training.cluster import Cluster, drive
 from training.recovery import early_imports
 
@@ -116,6 +117,23 @@ def test_it_is_no_server_of_another_job(tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(ConnectionAbortedError, match="does not fit"):
             asked(tmp_path / "server.log")
     assert "RAY_JOB_ID" in log.read_text()
+
+
+def test_it_is_no_server_for_a_worker_that_waits_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker has started another one."""
+    begin = tmp_path / "begin"
+    slow = "import time\nfrom pathlib import Path\n"
+    slow += f"while not Path({str(begin)!r}).exists(): time.sleep(0.02)\n"
+    (tmp_path / "slow.py").write_text(slow)
+    monkeypatch.setattr(early_imports, "START_S", 0.2)
+    with process(tmp_path / "pod", ["slow"], PYTHONPATH=f"{ROOT}:{tmp_path}") as log:
+        with pytest.raises(TimeoutError):
+            asked(tmp_path / "server.log")
+        begin.touch()
+        eventually(lambda: "waits no longer" in log.read_text())
+    assert (tmp_path / "server.log").read_text() == ""
 
 
 def test_nothing_is_imported_without_memory_for_it(tmp_path: Path) -> None:

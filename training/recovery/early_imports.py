@@ -116,10 +116,20 @@ def import_early(directory: Path, job: str, libraries: Libraries) -> None:
             client, private_socket.MESSAGE_BYTES, private_socket.FILES
         )
     asked = json.loads(raw)
+    if not _is_read(files[1]):
+        print("the worker that asked for a fork server waits no longer", flush=True)
+        return
     if others := _other_variables(own, {**libraries.variables, **asked["environment"]}):
         print(f"the job has other variables: {', '.join(others)}", flush=True)
         return
     _become_server(asked, files)
+
+
+def _is_read(pipe: int) -> bool:
+    """Whether the other end of this end of a pipe, for writing, is still open."""
+    poll = select.poll()
+    poll.register(pipe, 0)
+    return not any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _other_variables(own: Mapping[str, str], asked: Mapping[str, str]) -> list[str]:
