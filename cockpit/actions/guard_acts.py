@@ -259,7 +259,9 @@ class GuardActions(DrillActions):
             if pod_script.has_answered(error):
                 journal.forget(entry)
             raise
-        journal.forget(entry)
+        # An earlier attempt may have cordoned it although its answer was lost. Its entry would make
+        # the next start of cockpit uncordon the node.
+        journal.forget_attempts(entry)
 
     async def _leased(self, change: Change, work: Coroutine[Any, Any, None]) -> str:
         """Do the work while no other guard and no drill acts."""

@@ -184,7 +184,20 @@ def test_a_drill_that_continues_is_not_undone_by_another(capsys: Capture) -> Non
     Journal().write("drill-1.1", "rank-freeze", "p", ClusterRef("local", "x"), undo, 1.0)
     assert main(["drill", "undo", "drill-1", "--yes"]) == 2
     assert "is running, in process" in capsys.readouterr().err
+    assert main(["drill", "undo"]) == 0
+    assert "There is nothing to undo." in capsys.readouterr().out
     assert len(Journal().entries()) == 1
+
+
+@pytest.mark.parametrize("which", ["drill-1", "--all"])
+def test_undo_that_a_living_cockpit_has_given_up_is_undone(which: str, capsys: Capture) -> None:
+    undo = (Undo("exec", "let it run again", pod="p", argv=("thaw",)),)
+    Journal().write("drill-1.1", "rank-freeze", "p", ClusterRef("local", "x"), undo, 1.0)
+    Journal().give_up("drill-1.1")
+    assert main(["drill", "undo", "--dry-run"]) == 0
+    assert "Drill drill-1.1 left rank-freeze of p" in capsys.readouterr().err
+    assert main(["drill", "undo", which, "--yes"]) == 0
+    assert Journal().entries() == []
 
 
 def test_guard_of_a_game_day_is_checked_before_a_cluster_is_reached(

@@ -14,6 +14,7 @@ from cockpit.actions.drills import DrillActions
 from cockpit.actions.guard import Guard
 from cockpit.cli.drill import run as drill_run
 from cockpit.cli.drill import undo
+from cockpit.config.process_identity import ProcessId
 from cockpit.drills.engine.journal import Entry, Journal
 from cockpit.drills.gamedays.file import parsed
 from cockpit.drills.plan.plan import DrillPlan, FaultSpec, ProbeSpec
@@ -21,7 +22,7 @@ from cockpit.model.cluster import ClusterPattern
 from cockpit.model.error import NotAllowedError, UsageError
 from cockpit.session.session import Session
 from tests.drills.simulated_context import QUICK, trained
-from tests.drills.test_orphans import DAY_S, KILLED, REPLACE, SCALE, left
+from tests.drills.test_orphans import DAY_S, KILLED, REPLACE, SCALE, at_start, left
 from tests.simulated_backend import ScriptedBackend
 
 Capture = pytest.CaptureFixture[str]
@@ -136,6 +137,21 @@ def test_undo_with_yes_needs_the_name_of_a_stale_entry_or_all(stale: Entry) -> N
     assert undo._agreed(args(yes=True, name="drill-old"), [stale], now_s) == [stale]
     assert undo._agreed(args(yes=True, all_of_them=True), both, now_s) == both
     assert undo._agreed(args(), both, now_s) == both, "each is in the plan that is confirmed"
+
+
+def test_undo_that_a_living_process_has_given_up_is_repeated_only_on_request() -> None:
+    entry = left(process=ProcessId.own())
+    assert at_start(ScriptedBackend()) == []
+    Journal().give_up(entry.drill_id)
+    backend = ScriptedBackend()
+    (reported,) = at_start(backend)
+    assert reported.reason == "Left"
+    assert reported.message.endswith("cockpit drill undo")
+    assert [asked for asked in backend.asked if asked[0] != "aclose"] == []
+    (kept,) = Journal().entries()
+    now_s = time.time()
+    assert undo._agreed(args(yes=True), [kept], now_s) == []
+    assert undo._agreed(args(yes=True, name="drill-1"), [kept], now_s) == [kept]
 
 
 def test_undo_on_a_protected_cluster_needs_its_name(stale: Entry) -> None:

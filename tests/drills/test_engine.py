@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
 import pytest
 from msgspec.structs import replace
 
+from cockpit.backends.protocol import ExecResult
+from cockpit.config.process_identity import ProcessId
+from cockpit.drills.engine import drill as engine
 from cockpit.drills.engine import drill_log
-from cockpit.drills.engine.journal import Journal
+from cockpit.drills.engine.interrupted import undo_entries
+from cockpit.drills.engine.journal import Entry, Journal
 from cockpit.drills.engine.lease import Timing
 from cockpit.drills.faults.fault import DrillContext, Order, Prepared, Undo, Victims
 from cockpit.drills.plan.plan import FaultSpec, ProbeSpec, TargetSpec, Timeouts
@@ -42,6 +46,7 @@ T = TypeVar("T")
 READY = ProbeSpec("ready", "ready", when=("before", "after"))
 STEADY = ProbeSpec("steady", "steady", when=("during",))
 SAFE = ProbeSpec("safe", "safe")
+UNCORDON = Undo("uncordon", "uncordon node n1", name="n1")
 
 
 async def test_a_run_that_comes_back_passes_with_all_that_was_measured() -> None:
@@ -83,6 +88,32 @@ async def test_a_process_that_was_stopped_at_the_end_still_measures_the_recovery
     record = await log.end(Verdict.PASSED, "", None)
     assert not record.notes
     assert record.recoveries[0].recovered
+
+
+async def test_a_run_that_recovers_while_the_process_is_stopped_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its recovery is read after the process has continued, when the time to recover is over."""
+
+    class Stopped(ScriptedContext):
+        was_stopped = False
+
+        async def ask(self, question: Callable[[Store], T]) -> T:
+            if not self.was_stopped and self.stages[-1:] == [Stage.RECOVERING]:
+                self.was_stopped = True
+                asyncio.get_running_loop().call_later(1.0, self.recover)
+                time.sleep(0.5)  # noqa: ASYNC251 - the whole process stops
+            return question(self.store)
+
+        def recover(self) -> None:
+            for event in the_recovery()[1:]:
+                self.dispatch(event)
+
+    monkeypatch.setattr(engine, "ROUND_S", 0.05)
+    context = Stopped(trained())
+    record = await experiment(context, Obedient()).conduct()
+    assert context.was_stopped
+    assert record.verdict is Verdict.PASSED, record.why
 
 
 async def test_a_run_that_stays_away_fails() -> None:
@@ -290,6 +321,7 @@ async def test_the_uid_of_the_pod_and_the_answer_are_in_the_journal() -> None:
     going = asyncio.create_task(drill.conduct())
     await until(lambda: Stage.DURING in context.stages)
     (entry,) = journal.entries()
+    assert journal.orphans() == [], "this process lives, and undoes it at the end"
     hit = fault.hit[0].pods[0]
     assert fault.uids[0] == {hit.name: hit.uid}
     assert hit.uid in {undo.uid for undo in entry.undo}
@@ -388,7 +420,41 @@ async def test_an_undo_that_fails_is_reported_and_kept_in_the_journal() -> None:
     assert record.verdict is Verdict.BROKEN
     assert "cockpit drill undo" in record.why
     assert [entry.undo for entry in journal.entries()] == [(FREEZE,)]
-    assert journal.orphans() == [], "this process lives"
+    left = journal.orphans()
+    assert [(entry.process, entry.given_up) for entry in left] == [(ProcessId.own(), True)]
+    working = ScriptedBackend(ref=context.backend.ref)
+    assert [one.error async for one in undo_entries(working, journal, left)] == [None]
+    assert ("exec", ONE.name, "thaw") in working.asked
+    assert journal.entries() == []
+
+
+async def test_undo_that_fails_is_not_left_to_others_before_the_last_undo_has_ended() -> None:
+    journal, seen = Journal(), list[list[Entry]]()
+
+    class Half(ScriptedBackend):
+        """Fails in the first pod. In the second it succeeds."""
+
+        async def exec(self, pod: str, argv: Sequence[str], *, uid: str = "") -> ExecResult:
+            seen.append(journal.orphans())
+            if len(seen) == 1:
+                return ExecResult(1, "", "no such thing here")
+            return await super().exec(pod, argv, uid=uid)
+
+    context = ScriptedContext(trained(), Half())
+    fault = Obedient(apply=recovering(context), undo=(FREEZE,), lasts_s=0.1)
+    wanted = plan("obedient", "obedient")
+    await experiment(context, fault, wanted, journal=journal).conduct()
+    assert seen == [[], []], "another process would release the lease of this drill"
+    (entry,) = journal.orphans()
+    assert entry.drill_id.endswith(".1")
+
+
+async def test_effects_that_were_undone_are_not_left_with_the_one_that_failed() -> None:
+    context, journal = ScriptedContext(trained(), Refusing()), Journal()
+    fault = Obedient(apply=recovering(context), undo=(FREEZE, UNCORDON), lasts_s=0.1)
+    await experiment(context, fault, journal=journal).conduct()
+    assert ("cordon", "n1", "False") in context.backend.asked
+    assert [(entry.undo, entry.given_up) for entry in journal.entries()] == [((FREEZE,), True)]
 
 
 async def test_an_undo_that_hangs_is_given_up_and_kept_in_the_journal() -> None:
@@ -402,7 +468,7 @@ async def test_an_undo_that_hangs_is_given_up_and_kept_in_the_journal() -> None:
     record = await experiment(context, fault, wanted, journal=journal).conduct()
     assert record.verdict is Verdict.BROKEN
     assert "took more than 0.1 s" in record.why
-    assert len(journal.entries()) == 1
+    assert [entry.given_up for entry in journal.orphans()] == [True]
 
 
 async def test_a_cancelled_drill_is_undone_before_the_cancellation_continues() -> None:

@@ -8,14 +8,19 @@ import stat
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from cockpit.config.process_identity import ProcessId
+from cockpit.drills.engine.interrupted import is_recent
 from cockpit.drills.engine.journal import Entry, Journal
 from cockpit.drills.faults.fault import Undo
+from cockpit.model.cluster import ClusterRef
 from cockpit.model.error import CockpitError
 from tests.drills.simulated_context import FREEZE
 from tests.simulated_backend import ScriptedBackend
 
 HERE = ScriptedBackend().ref
+OTHER = Undo("uncordon", "uncordon node n1", name="n1")
 
 
 def written(journal: Journal, drill_id: str = "drill-1.1", *undo: Undo) -> Entry:
@@ -58,6 +63,43 @@ def test_drill_of_another_node_is_not_taken_for_one_that_has_ended() -> None:
     changed(journal, entry, host=entry.process.host, boot=entry.process.boot, born="1")
     (found,) = journal.orphans()
     assert found.process.life.value == "ended"
+
+
+def test_undo_that_was_given_up_is_left_to_others_though_its_process_runs() -> None:
+    journal = Journal()
+    written(journal, "drill-1.1", FREEZE, OTHER)
+    written(journal, "drill-2.1")
+    journal.done("drill-1.1", OTHER)
+    journal.give_up("drill-1.1")
+    (found,) = journal.orphans()
+    assert (found.drill_id, found.undo, found.given_up) == ("drill-1.1", (FREEZE,), True)
+    assert not is_recent(found, found.written_s), "undone on request only: its process runs"
+    journal.done("drill-1.1", FREEZE)
+    journal.give_up("drill-1.1")
+    assert [entry.drill_id for entry in journal.entries()] == ["drill-2.1"]
+
+
+def test_file_of_an_earlier_version_is_read() -> None:
+    journal = Journal()
+    entry = written(journal)
+    path = journal.directory / "drill-1.1.json"
+    raw = json.loads(path.read_text())
+    del raw["given_up"]
+    path.write_text(json.dumps(raw))
+    assert journal.entries() == [entry]
+    assert journal.orphans() == []
+
+
+def test_attempts_are_forgotten_only_of_the_same_effect_and_process() -> None:
+    journal = Journal()
+    written(journal, "drill-1.1")
+    written(journal, "drill-2.1", OTHER)
+    journal.write("drill-3.1", "rank-freeze", "p", ClusterRef("local", "far"), [FREEZE], 1.0)
+    killed = replace(ProcessId.own(), born="1")
+    journal.write("drill-4.1", "rank-freeze", "p", HERE, [FREEZE], 1.0, killed)
+    journal.forget_attempts(written(journal, "drill-5.1"))
+    left = sorted(entry.drill_id for entry in journal.entries())
+    assert left == ["drill-2.1", "drill-3.1", "drill-4.1"]
 
 
 def test_rename_and_removal_are_synced_in_their_directory(

@@ -25,7 +25,7 @@ from cockpit.config import paths
 from cockpit.drills.engine import lease
 from cockpit.drills.engine.journal import Journal
 from cockpit.drills.plan.plan import BlastRadius
-from cockpit.guard.policy import HOUR_S, Action, Policy, Target
+from cockpit.guard.policy import HOUR_S, RETRY_S, Action, Policy, Target
 from cockpit.guard.trouble import JUDGED, Failures
 from cockpit.insight.causes.types import Advice, Category, Cause
 from cockpit.insight.causes.verdict import causes_of_run
@@ -648,6 +648,33 @@ async def test_interrupted_cordon_is_in_the_journal() -> None:
     [entry] = Journal().entries()
     [undo] = entry.undo
     assert (undo.verb, undo.name, undo.uid) == ("uncordon", "node-a", "uid-a")
+
+
+async def test_cordon_whose_answer_was_lost_is_not_undone_after_it_succeeded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Lost(Cluster):
+        """Carries out each cordon. The answer of the first is lost."""
+
+        async def cordon(self, node: str, cordoned: bool, *, uid: str = "") -> None:
+            await super().cordon(node, cordoned, uid=uid)
+            if len([ask for ask in self.asked if ask[0] == "cordon"]) == 1:
+                raise UnreachableError("The API server cannot be reached.", "no answer in time")
+
+    now_s = [1000.0]
+    monkeypatch.setattr(Guard, "steady_s", staticmethod(lambda: now_s[0]))
+    of = watched(Policy(repeated_failure=Action.CORDON), ())
+    of.context.backend = of.cluster = Lost(ref=REF, context=of.context)
+    session = cast(Session, of.context)
+    of.guard = Guard(session, GuardActions(session), of.guard.policy, of.lines.append, judge=died)
+    await of.see(failures(3))
+    assert "MAY be done" in of.lines[-1]
+    assert len(Journal().entries()) == 1, "it is not known whether the node is cordoned"
+    now_s[0] += RETRY_S
+    await of.poll()
+    asked = [ask for ask in of.cluster.asked if ask[0] == "cordon"]
+    assert asked == 2 * [("cordon", "node-a", "True")]
+    assert not Journal().entries(), "the next start would uncordon the node"
 
 
 async def test_job_is_stopped_only_where_a_restart_cannot_fix_it() -> None:

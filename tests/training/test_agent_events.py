@@ -1,4 +1,4 @@
-"""The events of the agents of a job on the cluster, of which one is stalled."""
+"""The events of the agents of a job on the cluster, while one of the agents is stalled."""
 
 from __future__ import annotations
 

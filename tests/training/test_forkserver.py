@@ -159,7 +159,7 @@ def test_of_a_fork_and_its_worker_that_were_both_stopped_one_continues() -> None
     """The time of the fork is over when both continue."""
 
     class Late:
-        """The end of the fork, whose first look is in vain."""
+        """The end of the fork, which finds nothing at first."""
 
         def __init__(self, end: socket.socket) -> None:
             self.end, self.is_first = end, True

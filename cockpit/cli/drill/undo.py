@@ -1,4 +1,4 @@
-"""`cockpit drill undo`: undo what killed cockpits have left of their drills."""
+"""`cockpit drill undo`: undo what drills have left, of killed cockpits or after a failed undo."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def run(args: argparse.Namespace) -> int:
     bad = journal.unreadable()
     for each in bad:
         log(f"{each.line}.")
-    left = [entry for entry in journal.orphans() if interrupted.is_of(entry, args.name)]
+    found = [entry for entry in journal.entries() if interrupted.is_of(entry, args.name)]
+    left = [entry for entry in found if entry.is_left]
     if args.name and not left:
-        going = [entry for entry in journal.entries() if interrupted.is_of(entry, args.name)]
-        if going:
+        if found:
             raise UsageError(
-                f"Drill {args.name} is running, in process {going[0].process.pid}.",
+                f"Drill {args.name} is running, in process {found[0].process.pid}.",
                 "It undoes itself at its end.",
-                f"End it with Ctrl-C there, or: kill -INT {going[0].process.pid}",
+                f"End it with Ctrl-C there, or: kill -INT {found[0].process.pid}",
             )
         raise UsageError(
             f"Drill {args.name} left nothing to undo.", todo="See: cockpit drill history"

@@ -53,6 +53,8 @@ T = TypeVar("T")
 
 LOOK_S = 0.25
 """The interval at which a condition of the store is polled."""
+ROUND_S = 1.0
+"""The most that counts of the time from one poll to the next."""
 
 
 class Experiment:
@@ -288,6 +290,7 @@ class Experiment:
         if any(injection.entry for injection in self._injections):
             self._log.stage(Stage.UNDOING)
         left: list[str] = []
+        kept: list[Entry] = []
         limit_s = self.plan.timeouts.undo_s
         for injection in self._injections:
             answered = await injection.answered()
@@ -302,14 +305,28 @@ class Experiment:
                     self._log.note(*text)
             except TimeoutError:
                 left.append(f"undoing {entry.fault} took more than {in_seconds(limit_s)}")
+                kept.append(entry)
             except CockpitError as error:
                 left.append(one_line(error.what_and_why).removesuffix("."))
+                kept.append(entry)
         self._injections = []
+        self._give_up(kept)
         if not left:
             return ""
         trouble = f"{'; '.join(left)}. To undo it, run: cockpit drill undo"
         self._log.note(trouble)
         return trouble
+
+    def _give_up(self, kept: Sequence[Entry]) -> None:
+        """Leave these to `cockpit drill undo`, which skips what a living process undoes itself.
+
+        Only after the last undo: another process that undoes one releases the lease of this drill.
+        """
+        for entry in kept:
+            try:
+                self._journal.give_up(entry.drill_id)
+            except CockpitError as error:
+                self._log.note(error.what_and_why)
 
     def _effective(self, entry: Entry, took_effect: Callable[[Undo], bool]) -> Entry:
         """The entry without the effects that did not happen, such as a refused drain."""
@@ -324,13 +341,18 @@ class Experiment:
     # -- waiting
 
     async def _wait(self, until: Callable[[Store], bool], timeout_s: float) -> bool:
-        """Whether the condition became true in time."""
-        deadline_s = time.monotonic() + timeout_s
+        """Whether the condition became true in time.
+
+        Not all of a round counts that took long: a process that was stopped, as by ctrl+z, has
+        read nothing of the run in that time, and the run may have recovered.
+        """
+        left_s, began_s = timeout_s, time.monotonic()
         while not await self._context.ask(until):
-            left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 return False
             await pause(min(LOOK_S, left_s))
+            now_s = time.monotonic()
+            left_s, began_s = left_s - min(now_s - began_s, ROUND_S), now_s
         return True
 
     async def _within(self, limit_s: float, what: str, work: Awaitable[T]) -> T:

@@ -32,10 +32,20 @@ class Entry(Struct, frozen=True):
     """Unix seconds."""
     undo: tuple[Undo, ...]
     process: ProcessId
-    """It runs the drill: while it lives, the undo is its own to do."""
+    """It runs the drill: while it lives, the undo is its own to do, unless it has given up."""
     answered: bool = False
     """The fault has begun, or can no longer begin. Before that it may still begin, on a lost
     connection."""
+    given_up: bool = False
+    """The undo at the end of the drill has failed. Its process does not try again, even if it still
+    runs."""
+
+    @property
+    def is_left(self) -> bool:
+        """Whether its process leaves the undo to others: it has given up or ended, or may have
+        ended, as on another node.
+        """
+        return self.given_up or self.process.life is not ProcessState.RUNS
 
     @property
     def record_id(self) -> str:
@@ -88,6 +98,15 @@ class Journal:
         """Note that the pods or the API have answered. Raises CockpitError."""
         self._replace(replace(entry, answered=True))
 
+    def give_up(self, drill_id: str) -> None:
+        """Note that the process of the drill does not try again to undo what remains of it.
+
+        Its drill must be over: from then on another process may undo it. Raises CockpitError.
+        """
+        entry = self._read(self._path(drill_id))
+        if isinstance(entry, Entry):
+            self._replace(replace(entry, given_up=True))
+
     def done(self, drill_id: str, undone: Undo) -> None:
         """This one is undone; the file is removed with the last. Raises CockpitError."""
         path = self._path(drill_id)
@@ -104,6 +123,16 @@ class Journal:
         """Its effects have ended with its cluster. Raises CockpitError."""
         self._remove(self._path(entry.drill_id))
 
+    def forget_attempts(self, entry: Entry) -> None:
+        """Forget it and each entry of the same process for the same effect. Raises CockpitError.
+
+        An earlier attempt stays in the journal if its answer was lost.
+        """
+        self.forget(entry)
+        for other in self.entries():
+            if other.process == entry.process and _effect(other) == _effect(entry):
+                self.forget(other)
+
     def of(self, record_id: str) -> list[Entry]:
         """The faults left by the drills of this file, as far as it can be read."""
         found = [self._read(path) for path in sorted(self.directory.glob(f"{record_id}.*.json"))]
@@ -119,8 +148,8 @@ class Journal:
         return [found for found in self._all() if isinstance(found, Unreadable)]
 
     def orphans(self) -> list[Entry]:
-        """Those whose process has ended, or may have: it ran on another node."""
-        return [entry for entry in self.entries() if entry.process.life is not ProcessState.RUNS]
+        """Those whose process has given up or ended, or may have: it ran on another node."""
+        return [entry for entry in self.entries() if entry.is_left]
 
     def _all(self) -> list[Entry | Unreadable | None]:
         return [self._read(path) for path in sorted(self.directory.glob("*.json"))]
@@ -160,3 +189,7 @@ class Journal:
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             return Unreadable(path, f"{type(error).__name__}: {error}")
+
+
+def _effect(entry: Entry) -> tuple[ClusterRef, str, str, tuple[Undo, ...]]:
+    return entry.cluster, entry.fault, entry.target, entry.undo
