@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -21,9 +23,11 @@ from cockpit.backends.local import GroupSpec, LocalBackend, down, status, up
 from cockpit.backends.local import files as local_files
 from cockpit.backends.local.address import choose_network, choose_ports
 from cockpit.backends.local.files import ClusterFiles, RunFiles
-from cockpit.backends.local.notices import NoticeReader
+from cockpit.backends.local.notices import NoticeReader, NoticeWriter
 from cockpit.backends.local.operator import Operator
-from cockpit.backends.local.pods.process import CLUSTER_VARIABLE
+from cockpit.backends.local.pods.live_pod import LivePod
+from cockpit.backends.local.pods.pods import Pods
+from cockpit.backends.local.pods.process import CLUSTER_VARIABLE, Found, end, is_alive
 from cockpit.backends.local.pods.readiness import ask_nodes
 from cockpit.backends.local.spec import HEAD_GROUP, ClusterSpec
 from cockpit.config import paths
@@ -281,6 +285,148 @@ async def test_a_dead_head_is_remade_and_workers_restart_under_their_names(
         assert (again.name, again.ip, again.restarts) == (worker.name, worker.ip, 1)
         await until(lambda: any("is taken" in pod.reason for pod in pods(HEAD_GROUP)))
         assert all(pod.ip == spec.head_ip for pod in pods(HEAD_GROUP))
+
+
+class StuckProcesses:
+    """In the place of `end`: it fails `times` times for a pod of `only`, or for any."""
+
+    def __init__(self, times: int) -> None:
+        self.times, self.only = times, frozenset[str]()
+
+    def end(self, who: Callable[[], Collection[Found]]) -> int:
+        hit = not self.only or bool(self.only & {found.pod for found in who()})
+        # Read after the scan: during it the test may have set it to 0.
+        if hit and self.times > 0:
+            self.times -= 1
+            raise CockpitError("These processes of the cluster did not end: 77.", "State D.")
+        return end(who)
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> StuckProcesses:
+    stuck = StuckProcesses(2)
+    monkeypatch.setattr("cockpit.backends.local.pods.pods.end", stuck.end)
+    monkeypatch.setattr("cockpit.backends.local.pods.pods.END_RETRY_S", 0.05)
+    return stuck
+
+
+def is_sleeping(pod: LivePod) -> bool:
+    """Whether the script has started `sleep` in its own place."""
+    return Path(f"/proc/{pod.session}/comm").read_text() == "sleep\n"
+
+
+@asynccontextmanager
+async def started(spec: ClusterSpec, count: int = 0) -> AsyncIterator[Pods]:
+    """The operator's pods with no operator: the head and `count` workers were started."""
+    files = ClusterFiles.of(NAME)
+    owned = Pods(spec, files, NoticeWriter(files, time.time), lambda: None)
+    try:
+        await owned.reconcile(spec)
+        owned.gcs_listens = True
+        await owned.reconcile(spec)
+        assert len(owned.started) == count + 1
+        # A process in the middle of its exec is not found.
+        await until(lambda: all(is_sleeping(pod) for pod in owned.started))
+        yield owned
+    finally:
+        down(NAME)
+
+
+async def test_an_overdue_pod_that_does_not_end_is_reported_once_and_replaced_later(
+    state: Path, tmp_path: Path, stuck: StuckProcesses
+) -> None:
+    spec = write(tmp_path, STAYS)
+    async with started(spec) as owned:
+        old = owned.head
+        assert old is not None
+        old.kill_at_s = time.time() - 1
+        await owned.reconcile(spec)
+        await until(lambda: "FailedKillPod" in reasons())
+        assert owned.head is old, "it has not ended"
+        assert old.kill_at_s is not None
+        await owned.reconcile(spec)
+        await until(lambda: owned.head is None)
+        assert not is_alive(old.process)
+        await owned.reconcile(spec)
+        assert owned.head not in (None, old)
+        assert reasons().count("FailedKillPod") == 1
+
+
+async def test_a_pod_of_which_something_does_not_end_is_replaced_later(
+    state: Path, tmp_path: Path, stuck: StuckProcesses
+) -> None:
+    spec = write(tmp_path, STAYS)
+    async with started(spec) as owned:
+        old = owned.head
+        assert old is not None
+        os.kill(old.session, signal.SIGKILL)
+        await until(lambda: old.is_over)
+        assert old.pod.reason == "killed by SIGKILL"
+        await owned.reconcile(spec)
+        assert owned.head not in (None, old)
+        assert reasons().count("FailedKillPod") == 1
+
+
+async def test_a_user_receives_the_error_of_a_pod_that_does_not_end(
+    state: Path, tmp_path: Path, stuck: StuckProcesses
+) -> None:
+    async with started(write(tmp_path, STAYS)) as owned:
+        assert owned.head is not None
+        with pytest.raises(CockpitError, match="did not end: 77"):
+            await owned.delete(owned.head.name, grace_s=0)
+
+
+async def test_a_worker_restarts_with_the_head_only_once_its_old_processes_have_ended(
+    state: Path, tmp_path: Path, stuck: StuckProcesses
+) -> None:
+    spec = write(tmp_path, STAYS, GroupSpec("gpu", 2))
+    async with started(spec, 2) as owned:
+        head = owned.head
+        assert head is not None
+        late, other = (pod for pod in owned.started if not pod.is_head)
+        before = late.process
+        stuck.times, stuck.only = 1_000_000, frozenset({late.name})
+        os.kill(head.session, signal.SIGKILL)
+        await until(lambda: "Restarted" in reasons() and "FailedKillPod" in reasons())
+        owned.gcs_listens = True
+        await owned.reconcile(spec)
+        assert other.process is not None
+        assert late.process is None
+        assert is_alive(before)
+        stuck.times = 0
+        await until(lambda: reasons().count("Restarted") == 2)
+        assert not is_alive(before)
+        await owned.reconcile(spec)
+        assert is_alive(late.process)
+        assert is_alive(other.process), "only the old processes were killed"
+
+
+async def test_a_pod_that_was_deleted_during_its_start_is_ended_later(
+    state: Path, tmp_path: Path, stuck: StuckProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = write(tmp_path, STAYS, GroupSpec("gpu", 1))
+    start = LivePod.start
+    deleted: list[LivePod] = []
+    async with started(spec, 1) as owned:
+        # The next one is deleted before its process exists.
+        async def start_late(
+            pod: LivePod,
+            argv: Sequence[str],
+            environment: Mapping[str, str],
+            now: float,
+            before: Sequence[str] = (),
+        ) -> None:
+            await owned.delete(pod.name, 0)
+            deleted.append(pod)
+            await start(pod, argv, environment, now, before)
+            await until(lambda: is_sleeping(pod))
+
+        monkeypatch.setattr(LivePod, "start", start_late)
+        await owned.reconcile(replace(spec, groups=(GroupSpec("gpu", 2),)))
+        [pod] = deleted
+        await until(lambda: not is_alive(pod.process) and not pod.directory.exists())
+        assert reasons().count("FailedKillPod") == 1
+        assert len(owned.started) == 2
 
 
 async def test_a_pod_that_wants_a_gpu_waits_for_one_and_reports_it(

@@ -17,6 +17,7 @@ from cockpit.backends.local.pods import process
 from cockpit.backends.local.pods.process import (
     CLUSTER_VARIABLE,
     POD_VARIABLE,
+    Found,
     PodTrace,
     ProcessId,
     end,
@@ -26,11 +27,15 @@ from cockpit.backends.local.pods.process import (
     is_alive,
     kill,
 )
+from cockpit.model.error import CockpitError
 
 UID = uuid4().hex[:8]
 """Unique: tests run side by side, and one of them ends all processes of its cluster."""
 MARKED = {CLUSTER_VARIABLE: UID, POD_VARIABLE: "p1", "PATH": os.defpath}
 Start = Callable[[dict[str, str], Path], subprocess.Popen[bytes]]
+
+NO_PID = 2**22 + 1
+"""More than any PID of Linux."""
 
 # The effect of setproctitle on a process, from outside: its environment cannot be read.
 OVERWRITTEN: dict[str, str] = {}
@@ -146,6 +151,30 @@ def test_ending_takes_all_and_reports_how_many(start: Start, tmp_path: Path) -> 
     children = [start(MARKED, tmp_path) for _ in range(3)]
     assert end(lambda: find(UID, (), str(tmp_path))) == 3
     assert [child.wait() for child in children] == [-signal.SIGKILL] * 3
+
+
+@pytest.mark.parametrize("stalled", [0, 1])
+def test_ending_does_not_fail_because_a_scan_stalled(stalled: int) -> None:
+    """The process that such a scan found has ended when the next one begins."""
+    ended = Found(ProcessId(NO_PID, 1), NO_PID, "p1")
+    scans = 0
+
+    def stalls() -> list[Found]:
+        nonlocal scans
+        scans += 1
+        if scans == stalled + 1:
+            time.sleep(0.1)
+        return [ended] if scans <= stalled + 1 else []
+
+    assert end(stalls, timeout_s=0.05) == 1
+    assert scans == stalled + 2
+
+
+def test_a_process_that_does_not_end_is_reported() -> None:
+    stuck = Found(ProcessId(NO_PID, 1), NO_PID, "p1")
+    with pytest.raises(CockpitError, match=f"did not end: {NO_PID}") as raised:
+        end(lambda: [stuck], timeout_s=0.05)
+    assert "state D" in raised.value.why
 
 
 def test_the_environment_of_a_recycled_number_is_empty(start: Start, tmp_path: Path) -> None:

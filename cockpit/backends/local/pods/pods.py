@@ -6,7 +6,7 @@ import asyncio
 import math
 import signal
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 
 from cockpit.backends.local import files as local_files
 from cockpit.backends.local.address import choose_address, port_is_free
@@ -20,13 +20,15 @@ from cockpit.backends.local.spec import GRACE_S, HEAD_GROUP, HEAD_RESOURCES, Clu
 from cockpit.backends.local.state import PodStatus
 from cockpit.format import in_seconds
 from cockpit.model.cluster import PodPhase, Resources
-from cockpit.model.error import ReplacedError, UsageError
+from cockpit.model.error import CockpitError, ReplacedError, UsageError
 from cockpit.model.recovery import profile
 from cockpit.model.secret import masked
 
 FAILED_SHOWN_S = 15.0
 """How long a dead pod remains in the list, so that its end is visible."""
 BACKOFF_MAX_S = 30.0
+END_RETRY_S = 5.0
+"""The pause before processes that did not end are killed again: an attempt scans /proc for 10 s."""
 SLOW_START_S = 20.0
 """After this a pod that is not ready shows the last line of its log."""
 
@@ -45,7 +47,11 @@ class Pods:
         self._used: list[str] = []
         self._failures: dict[str, int] = {}
         self._gpus = gpus_here()
-        self._watches: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ending: set[str] = set()
+        """Pods that a task of `_keep_deadlines` is ending."""
+        self._stuck: set[str] = set()
+        """Pods for which a notice reports that they do not end."""
         self.gcs_listens = False
 
     @property
@@ -68,8 +74,9 @@ class Pods:
     @property
     def next_deadline_s(self) -> float:
         """When `reconcile` has something to do next, if nothing happens before."""
-        times = [pod.kill_at_s for pod in self._pods.values() if pod.kill_at_s]
-        times += [pod.forget_at_s for pod in self._pods.values() if pod.forget_at_s]
+        pods = self._pods.values()
+        times = [pod.kill_at_s for pod in pods if pod.kill_at_s and pod.name not in self._ending]
+        times += [pod.forget_at_s for pod in pods if pod.forget_at_s]
         times += [pod.start_at_s for pod in self._waiting() if pod.start_at_s > time.time()]
         return min(times, default=math.inf)
 
@@ -214,14 +221,17 @@ class Pods:
             self._fail(pod, f"cannot be started: {error}", now)
             return
         if self._pods.get(pod.name) is not pod:
-            await self._end(pod)  # deleted while it was being started
-            await self._forget(pod)
+            self._spawn(self._discard(pod))  # deleted while it was being started
             return
         pod.enter(PodPhase.PENDING, reason="starting")
         self._notices.write("Pod", pod.name, "Started", f"ray start, process {pod.session}")
-        watch = asyncio.create_task(self._watch(pod))
-        self._watches.add(watch)
-        watch.add_done_callback(self._watches.discard)
+        self._spawn(self._watch(pod))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Run it beside `reconcile`, which must not wait for a process that does not end."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _may_join_a_run(self, pod: LivePod) -> bool:
         """Under a profile that keeps spare processes. There is no run before the head is ready."""
@@ -245,7 +255,9 @@ class Pods:
             return  # restarted on purpose; another task watches the new one
         now = time.time()
         reason = masked(how_it_ended(exit_code, pod.log))
-        await self._end(pod)
+        await self._end_at_last(pod)
+        if pod.child is not child:
+            return  # the head was lost while processes of this pod did not end
         if pod.kill_at_s is not None:
             await self._forget(pod)
             self._notices.write(
@@ -277,16 +289,62 @@ class Pods:
         traces = self.traces
         for pod in workers:
             pod.restart("restarts with the head")
-        await self._end_all(names, traces)
-        for child in children:
+            # Not before its old processes have ended: the new ones would be killed with them.
+            pod.start_at_s = math.inf
+        try:
+            await self._end_all(names, traces)
+            have_ended = True
+        except CockpitError:
+            have_ended = False
+
+        async def release(pod: LivePod, child: asyncio.subprocess.Process | None) -> None:
+            if not have_ended:
+                await self._end_at_last(pod, traces)
             if child is not None:
                 await child.wait()
-        for pod in workers:
             local_files.remove(pod.directory)
+            pod.start_at_s = 0.0
             self._notices.write("Pod", pod.name, "Restarted", "the head was lost", warning=True)
+            self._wake()
+
+        # Each by itself: a worker that does not end must not delay the others.
+        await asyncio.gather(*map(release, workers, children))
 
     async def _end(self, pod: LivePod) -> None:
+        """Once, for a request of a user: raises CockpitError when a process does not end."""
         await self._end_all([pod.name], self.traces)
+
+    async def _end_at_last(self, pod: LivePod, traces: Sequence[PodTrace] | None = None) -> None:
+        """End it, and retry for as long as a process of it does not end. A notice reports that.
+
+        For everything except a request of a user: an error has no receiver here. It would end
+        the operator, or the pod would keep its place and never be replaced. Stops when the pod
+        is restarted with the head: `_restart_workers` ends its processes then.
+        """
+        child = pod.child
+        while pod.child is child:
+            try:
+                await self._end_all([pod.name], self.traces if traces is None else traces)
+            except CockpitError as error:
+                if pod.name not in self._stuck:
+                    self._stuck.add(pod.name)
+                    why = f"{error.what_and_why} They are killed again until they have ended."
+                    self._notices.write("Pod", pod.name, "FailedKillPod", why, warning=True)
+            else:
+                self._stuck.discard(pod.name)
+                return
+            await asyncio.sleep(END_RETRY_S)
+
+    async def _end_overdue(self, pod: LivePod) -> None:
+        try:
+            await self._end_at_last(pod)
+        finally:
+            self._ending.discard(pod.name)
+
+    async def _discard(self, pod: LivePod) -> None:
+        # The pods' traces are without it already.
+        await self._end_at_last(pod, [*self.traces, pod.trace])
+        await self._forget(pod)
 
     async def _end_all(self, names: Collection[str], traces: Sequence[PodTrace]) -> None:
         root = str(self._run.directory)
@@ -305,8 +363,10 @@ class Pods:
 
     async def _keep_deadlines(self, now: float) -> None:
         for pod in list(self._pods.values()):
-            if pod.kill_at_s is not None and now >= pod.kill_at_s:
-                await self._end(pod)
+            is_overdue = pod.kill_at_s is not None and now >= pod.kill_at_s
+            if is_overdue and pod.name not in self._ending:
+                self._ending.add(pod.name)
+                self._spawn(self._end_overdue(pod))
             if pod.forget_at_s is not None and now >= pod.forget_at_s:
                 await self._forget(pod)
             slow = pod.process is not None and pod.ready_s is None and not pod.is_over

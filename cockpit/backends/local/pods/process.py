@@ -109,15 +109,18 @@ def end(who: Callable[[], Collection[Found]], *, timeout_s: float = 10.0) -> int
     """SIGKILL all of `who()` until none is left. Return how many were killed.
 
     `who` is called again after each round, since a process may fork while it is being killed.
-    Usually blocks for a few milliseconds. Raises CockpitError when a process cannot be killed.
+    Usually blocks for a few milliseconds. Raises CockpitError when something is left `timeout_s`
+    after the first kill. Only a call of `who` that began after that time counts: an earlier one
+    may have been delayed by the host, and a process that it found may have ended since.
     """
-    deadline = time.monotonic() + timeout_s
     ended: set[ProcessId] = set()
+    deadline: float | None = None
+    is_late = False
     while left := [found for found in who() if found.id.pid != os.getpid()]:
         for found in left:
             kill(found.id, signal.SIGKILL)
             ended.add(found.id)
-        if time.monotonic() > deadline:
+        if is_late:
             pids = ", ".join(str(found.id.pid) for found in left)
             raise CockpitError(
                 f"These processes of the cluster did not end: {pids}.",
@@ -125,6 +128,9 @@ def end(who: Callable[[], Collection[Found]], *, timeout_s: float = 10.0) -> int
                 "this host is overloaded.",
                 "Delete the cluster again later.",
             )
+        if deadline is None:
+            deadline = time.monotonic() + timeout_s
+        is_late = time.monotonic() > deadline
         time.sleep(0.01)
     return len(ended)
 
