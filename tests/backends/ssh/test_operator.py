@@ -154,6 +154,7 @@ async def test_outage_of_this_computer_s_network_ends_no_pod(
     assert steps == []
     await operator._reconcile(wanted(0))
     assert steps == [End(A, pod(A), GRACE_S)], "it was not given up"
+    await hosts.aclose()
 
 
 CLAIMED = {
