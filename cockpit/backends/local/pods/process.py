@@ -162,11 +162,9 @@ def _pids() -> Iterator[int]:
 def _stat(pid: int) -> tuple[int, int] | None:
     """Session and start time; None when there is no such process or it is a zombie."""
     try:
-        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+        fields = _stat_fields(pid)
     except OSError:
         return None
-    # The command, in brackets, may hold spaces and brackets; fields are numbered in proc(5).
-    fields = text[text.rindex(")") + 2 :].split()
     return None if fields[0] in "ZX" else (int(fields[3]), int(fields[19]))
 
 
@@ -190,8 +188,14 @@ def _environment(pid: int) -> bytes:
 
 def _has_environment(pid: int) -> bool:
     """False in the middle of an exec (`create_elf_tables` of Linux sets it), and in the kernel."""
+    return int(_stat_fields(pid)[_ENVIRONMENT_END]) != 0
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the state, the third of proc(5), on. Raises OSError."""
     text = (_PROC / str(pid) / "stat").read_text(errors="replace")
-    return int(text[text.rindex(")") + 2 :].split()[_ENVIRONMENT_END]) != 0
+    # The command, in brackets, may hold spaces and brackets.
+    return text[text.rindex(")") + 2 :].split()
 
 
 def _marks(environment: bytes) -> tuple[str, str] | None:
