@@ -133,15 +133,23 @@ def on_node(name: str) -> socket.socket:
 
 
 def connected(
-    address: Address, *, local: bool = False, timeout_s: float = ANSWER_S
+    address: Address,
+    *,
+    local: bool = False,
+    timeout_s: float = ANSWER_S,
+    answer_s: float | None = None,
 ) -> socket.socket:
-    """A connection on which both ends have proved themselves. Raises OSError."""
+    """A connection on which both ends have proved themselves. Raises OSError.
+
+    `answer_s`: how long the other end may take once its host has accepted the connection;
+    `timeout_s` by default.
+    """
     if local:
         link = socket.socket(socket.AF_UNIX)
     else:
         link = socket.create_connection((address.host, address.port), timeout=timeout_s)
     try:
-        link.settimeout(timeout_s)
+        link.settimeout(answer_s or timeout_s)
         if local:
             link.connect(f"\0{address.local}")
         else:

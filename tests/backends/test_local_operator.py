@@ -305,8 +305,8 @@ class StuckProcesses:
 @pytest.fixture
 def stuck(monkeypatch: pytest.MonkeyPatch) -> StuckProcesses:
     stuck = StuckProcesses(2)
-    monkeypatch.setattr("cockpit.backends.local.pods.pods.end", stuck.end)
-    monkeypatch.setattr("cockpit.backends.local.pods.pods.END_RETRY_S", 0.05)
+    monkeypatch.setattr("cockpit.backends.local.pods.pod_end.end", stuck.end)
+    monkeypatch.setattr("cockpit.backends.local.pods.pod_end.RETRY_S", 0.05)
     return stuck
 
 

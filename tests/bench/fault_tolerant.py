@@ -1,24 +1,26 @@
-"""How long the loss of a rank stops the others: `python -m tests.bench.fault_tolerant`.
+"""How long the loss of a rank stops the others: `python -m tests.bench.fault_tolerant [--on …]`.
 
-A real run of the job `fault_tolerant` with 3 ranks on local pods, with the recovery profile `fast`,
-and drills `rank-kill`, one after the other, each on another rank. A step that is committed with
-fewer ranks, or with the rank again, is logged by each rank with its time since the step before.
+A real run of the job `fault_tolerant` with 3 ranks on local pods, or with `--on testbed` on those
+of the test Kubernetes, with the recovery profile `fast`, and drills `rank-kill`, one after the
+other, each on another rank. A step that is committed with fewer ranks, or with the rank again, is
+logged by each rank with its time since the step before.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import statistics
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from msgspec.structs import replace
 
-from cockpit.backends.local import GroupSpec
 from cockpit.backends.protocol import Backend
 from cockpit.launch import submission
 from cockpit.model.recovery import FAST
@@ -28,9 +30,10 @@ from cockpit.sources.ray.dashboard import Dashboard
 from cockpit.store.run import ReplicaView, RunView
 from cockpit.store.selectors import current_run
 from cockpit.store.store import Store
+from tests.bench import recovery
 from tests.bench.table import Line, Table, load, say, show
+from tests.cluster.testbed import Testbed
 from tests.drills.real_drill import conduct, plan
-from tests.local_cluster import running_cluster
 
 RANKS = 3
 DRILLS = 6
@@ -39,6 +42,7 @@ START_TIMEOUT_S = 600.0
 SETTLE_S = 30.0
 """Long enough for the spare processes of the profile to be there."""
 STOP_S = 2.0
+CASE = recovery.Case("rank-kill", "the process of a replica is killed", pods=RANKS)
 _CHANGE = re.compile(r"step (\d+) is committed (with(?:out)?) replica (\d)[^,]*, ([0-9.]+) s after")
 
 
@@ -57,18 +61,19 @@ class Row:
     """Steps that another rank did twice."""
 
 
-def measure() -> Table:
+def measure(on: str) -> Table:
     began = load()
-    with (
-        TemporaryDirectory() as storage,
-        running_cluster(
-            "replicas", [GroupSpec("workers", replicas=RANKS, min=0, max=RANKS)], recovery=FAST
-        ) as backend,
-        builder.session_on(backend) as session,
-    ):
+    with ExitStack() as stack:
+        testbed = None
+        if on == "testbed":
+            testbed = Testbed.up(real=True, operator=True)
+            stack.callback(testbed.down)
+        backend, storage = stack.enter_context(recovery.cluster(on, testbed, CASE, FAST))
+        session = stack.enter_context(builder.session_on(backend))
         session.call(_launch(backend, storage), 120.0)
-        rows = [_drill(session, number % RANKS, Path(storage)) for number in range(DRILLS)]
-    return tabled(rows, began)
+        journals = Path(stack.enter_context(TemporaryDirectory()))
+        rows = [_drill(session, number % RANKS, journals) for number in range(DRILLS)]
+    return tabled(rows, began, on)
 
 
 async def _launch(backend: Backend, storage: str) -> None:
@@ -161,12 +166,12 @@ async def _log(session: Session) -> str:
     return b"\n".join(lines).decode()
 
 
-def tabled(rows: Sequence[Row], began: str) -> Table:
+def tabled(rows: Sequence[Row], began: str, on: str) -> Table:
     lost, joined = [row.lost_s for row in rows], [row.joined_s for row in rows]
     redone = sum(row.redone for row in rows)
     return Table(
         "How long the loss of a replica stops the others",
-        f"The job `fault_tolerant` with {RANKS} ranks on local pods, with the recovery profile "
+        f"The job `fault_tolerant` with {RANKS} ranks on {recovery.PLACES[on]}, with the profile "
         f"`fast` and at least {STEP_S:g} s per step; {len(rows)} drills `rank-kill`, "
         f"{len(rows) // RANKS} on each rank. The value is the longest time between two committed "
         "steps of another rank, median (minimum–maximum) of the drills.",
@@ -196,4 +201,9 @@ def _spread(values: Sequence[float], digits: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(show(measure))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--on", choices=("local", "testbed"), default="local")
+    options = parser.parse_args()
+    sys.exit(show(lambda: measure(options.on)))

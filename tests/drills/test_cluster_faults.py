@@ -16,10 +16,10 @@ from cockpit.drills.engine.journal import Journal
 from cockpit.drills.faults.catalog import fault
 from cockpit.drills.faults.fault import Order, Victims
 from cockpit.drills.plan.plan import FaultSpec, TargetSpec
-from cockpit.model.cluster import Node, WorkerGroup
+from cockpit.model.cluster import KubernetesNode, Node, WorkerGroup
 from cockpit.model.drill import Stage, Verdict
 from cockpit.model.error import CockpitError, ReplacedError
-from cockpit.model.event import GroupsListed, NodesListed, PodsListed
+from cockpit.model.event import GroupsListed, KubernetesNodesListed, NodesListed, PodsListed
 from tests.drills.simulated_context import ScriptedContext, experiment, plan, trained
 from tests.events import HEAD, ONE, TWO
 from tests.local_cluster import until
@@ -105,6 +105,35 @@ async def test_pod_with_a_preemption_notice_is_deleted_once(
     assert (record.verdict is Verdict.ABORTED) is is_aborted
     assert [call[1] for call in backend.asked if call[0] == "delete_pod"] == [ONE.name]
     assert not journal.entries()
+
+
+@pytest.mark.parametrize("others", [(), ("host-1",)])
+async def test_node_that_somebody_else_has_cordoned_since_the_plan_stays_cordoned(
+    others: tuple[str, ...],
+) -> None:
+    def nodes(*cordoned: str) -> KubernetesNodesListed:
+        names = ("host-1", "host-2")
+        each = (KubernetesNode(name, ready=True, cordoned=name in cordoned) for name in names)
+        return KubernetesNodesListed(at_s=99.0, source="backend", nodes=tuple(each))
+
+    class Refusing(ScriptedBackend):
+        async def cordon(self, node: str, cordoned: bool, *, uid: str = "") -> None:
+            await super().cordon(node, cordoned, uid=uid)
+            raise CockpitError("The API server does not answer.")
+
+    context = ScriptedContext([*trained(), nodes()], Refusing())
+    order = Order("drill-1.1", {"grace_s": 0.0, "for_s": 1.0, "cordon": True}, Random(1))
+    victims = Victims((replace(ONE, host="host-1"), replace(TWO, host="host-2")))
+    prepared = await fault("evict").prepare(context, victims, order)
+    context.store.apply(nodes(*others))
+    with pytest.raises(CockpitError):
+        await prepared.apply()
+    asked = "host-2" if others else "host-1"
+    assert [call for call in context.backend.asked if call[0] == "cordon"] == [
+        ("cordon", asked, "True")
+    ]
+    undone = [undo.name for undo in prepared.undo if prepared.took_effect(undo)]
+    assert undone == [asked], "not the one that somebody else cordoned, nor one after the error"
 
 
 @pytest.mark.parametrize(("least", "error"), [(4, ""), (8, "its min is 2")])

@@ -6,20 +6,23 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import pytest
 from msgspec.structs import replace
 
 from cockpit.backends.protocol import ExecResult
 from cockpit.config.process_identity import ProcessId
-from cockpit.drills.engine import drill as engine
-from cockpit.drills.engine import drill_log
+from cockpit.drills.engine import countdown, drill_log
+from cockpit.drills.engine import drill as drill_engine
 from cockpit.drills.engine.interrupted import undo_entries
 from cockpit.drills.engine.journal import Entry, Journal
 from cockpit.drills.engine.lease import Timing
 from cockpit.drills.faults.fault import DrillContext, Order, Prepared, Undo, Victims
 from cockpit.drills.plan.plan import FaultSpec, ProbeSpec, TargetSpec, Timeouts
+from cockpit.drills.probes import probe_runner
+from cockpit.drills.probes.external import Answer
 from cockpit.model.drill import Stage, Verdict
 from cockpit.model.error import CockpitError, LeaseHeldError, UnreachableError, UsageError
 from cockpit.model.event import DrillInjected, DrillStaged, PodsListed
@@ -109,7 +112,7 @@ async def test_a_run_that_recovers_while_the_process_is_stopped_passes(
             for event in the_recovery()[1:]:
                 self.dispatch(event)
 
-    monkeypatch.setattr(engine, "ROUND_S", 0.05)
+    monkeypatch.setattr(drill_engine, "ROUND_S", 0.05)
     context = Stopped(trained())
     record = await experiment(context, Obedient()).conduct()
     assert context.was_stopped
@@ -186,6 +189,28 @@ async def test_a_probe_without_an_answer_is_given_up_after_its_time() -> None:
 
     drill = experiment(context, Obedient(), plan(hypothesis=(READY,)), prober=Silent({}))
     assert "no answer within 0.3 s" in (await drill.conduct()).why
+
+
+async def test_hypothesis_has_its_time_after_cockpit_was_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Stopping(Scripted):
+        now_s = 0.0
+
+        async def ask(self, *asked: Any) -> Answer:
+            answer = await super().ask(*asked)
+            self.now_s += 3600.0 * (answer[0] is False)
+            return answer
+
+    prober = Stopping({"ready": [(True, "2"), (False, "1"), (True, "2 again")]})
+    clock = SimpleNamespace(monotonic=lambda: prober.now_s)
+    monkeypatch.setattr(countdown, "time", clock)
+    monkeypatch.setattr(probe_runner, "EVERY_S", 0.0)
+    context = ScriptedContext(trained())
+    wanted = plan(hypothesis=(READY,), timeouts=replace(QUICK, after_s=QUICK.probe_s + 1.0))
+    fault = Obedient(apply=recovering(context))
+    record = await experiment(context, fault, wanted, prober=prober).conduct()
+    assert record.verdict is Verdict.PASSED, record.why
 
 
 async def test_hypothesis_is_judged_by_its_last_result_after_the_fault() -> None:
@@ -293,7 +318,7 @@ async def test_a_drill_whose_lease_is_lost_is_aborted_and_undone() -> None:
     class Lost(ScriptedBackend):
         async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
             await super().hold(holder, ttl_s)
-            if len(self.asked) > 1:
+            if len(self.asked) > 2:
                 raise LeaseHeldError(
                     "Another drill runs.", "Held by bob.", "", renewal="2", ttl_s=60.0, current=True
                 )
@@ -305,6 +330,22 @@ async def test_a_drill_whose_lease_is_lost_is_aborted_and_undone() -> None:
     assert record.verdict is Verdict.ABORTED
     assert record.why == "the lease of the cluster was lost: Held by bob."
     assert ("exec", ONE.name, "thaw") in context.backend.asked
+    assert journal.entries() == []
+
+
+async def test_a_drill_whose_lease_was_taken_during_a_suspension_does_nothing() -> None:
+    class Taken(ScriptedBackend):
+        async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
+            await super().hold(holder, ttl_s)
+            if len(self.asked) > 1:
+                raise LeaseHeldError(
+                    "Another drill runs.", "Held by bob.", "", renewal="2", ttl_s=60.0, current=True
+                )
+
+    context, journal = ScriptedContext(trained(), Taken()), Journal()
+    record = await experiment(context, Obedient(), journal=journal).conduct()
+    assert (record.verdict, record.why) == (Verdict.REFUSED, "Another drill runs. Held by bob.")
+    assert not record.drills
     assert journal.entries() == []
 
 

@@ -167,7 +167,7 @@ def test_kill_is_a_drill_with_lease_history_audit_lines_and_notices(killing: Kil
     assert (drill.run_id, drill.attempt, drill.step) == (RUN, 1, 50)
 
     verbs = [call[0] for call in backend.asked if call[0] != "announce"]
-    assert verbs == ["hold", "delete_pod", "release"]
+    assert verbs == ["hold", "hold", "delete_pod", "release"], "renewed just before"
     [kept] = DrillHistory().all()[0]
     assert f"{kept.record.id}.1" == drill.id
     assert kept.record.why == NOT_MEASURED

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import signal
+import socket
+from collections.abc import Collection, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -15,9 +20,11 @@ import torch
 
 from tests.training.memory_nodes import SETTINGS, Kill, Nodes, Started, Trained, holding, train
 from tests.training.ranks import on_ranks
-from training.checkpoint.memory import need
+from training.checkpoint.memory import checkpoints, need, sets
 from training.checkpoint.memory.checkpoints import MemoryCheckpoints
-from training.connection import Address, NoAnswer
+from training.checkpoint.memory.writer import Writer
+from training.connection import ANSWER_S, Address, NoAnswer
+from training.loop.settings import TrainSettings
 from training.loop.world import World
 from training.parallel.settings import ShardSettings
 from training.parallel.sharded import Sharded
@@ -172,6 +179,82 @@ def test_copies_of_an_attempt_that_does_not_know_the_holders_are_not_those_of_an
     monkeypatch.setattr(attempt_observer, "attempt", lambda: 3)
     nothing: Any = None
     assert MemoryCheckpoints(nothing, Unknown(), "a", nothing, 1)._plan().attempt == 3
+
+
+def test_rank_that_could_not_write_connects_again(smooth: Trained, tmp_path: Path) -> None:
+    short = replace(SETTINGS, max_steps=12)
+    with holding("a", "b") as started:
+        ranks = on_ranks(2, train_with_a_cut, tmp_path, started.nodes, ("a", "b"), short)
+        run = on_ranks(2, train, tmp_path, started.nodes, ("a", "b"))[0]
+    assert [text for text in ranks[1].printed if "rank 1" in text] == [
+        f"no checkpoints in memory until rank 1 can write: {CUT}",
+        "rank 1 writes its shard into memory again",
+    ]
+    assert resumed_at(run) == 12
+    assert_same(run, smooth)
+
+
+CUT = "b did not store a copy"
+
+
+def train_with_a_cut(
+    world: World, folder: Path, nodes: Nodes, places: Sequence[str], settings: TrainSettings
+) -> Trained:
+    """Rank 1 loses its connection at step 5."""
+    write = Writer._write
+
+    def fails(writer: Writer, link: socket.socket, step: int, *work: Any) -> None:
+        if (world.rank, step) == (1, 5):
+            raise NoAnswer(CUT)
+        write(writer, link, step, *work)
+
+    with patch.object(Writer, "_write", fails), patch.object(checkpoints, "RECONNECT_S", 0.0):
+        return train(world, folder, nodes, places, settings)
+
+
+def test_pause_before_a_rank_connects_again_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing: Any = None
+    connected: list[int] = []
+    memory = MemoryCheckpoints(nothing, Unknown(), "a", World(0, 1, 0, torch.device("cpu")), 1)
+    monkeypatch.setattr(memory, "_connect", lambda: connected.append(second))
+    second: int
+    for second in range(5000):
+        clock = SimpleNamespace(monotonic=partial(float, second))
+        monkeypatch.setattr(checkpoints, "time", clock)
+        memory._connect_again("lost")
+    assert connected == [60, 180, 420, 900, 1860, 3660]
+
+
+@pytest.mark.parametrize(
+    ("lost", "waits"),
+    [((), [ANSWER_S]), (("a",), [ANSWER_S, sets.STALLED_S - ANSWER_S])],
+)
+def test_holder_that_is_stalled_is_waited_for_if_no_step_is_whole_without_it(
+    lost: tuple[str, ...],
+    waits: list[float],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited: list[float] = []
+
+    def waits_for(calls: Collection[Future[Any]], timeout_s: float) -> None:
+        waited.append(timeout_s)
+        if timeout_s == ANSWER_S:
+            wait(calls, return_when=FIRST_COMPLETED)
+            return
+        os.kill(stalled, signal.SIGCONT)
+        wait(calls)
+
+    with holding("a", "b") as started:
+        killed(started, tmp_path, ("a", "b"), Kill(rank=1, step=5))
+        started.lose(*lost)
+        stalled = started.processes["b"].pid or 0
+        os.kill(stalled, signal.SIGSTOP)
+        monkeypatch.setattr(sets, "wait", waits_for)
+        found = sets.found(started.nodes.known())
+    assert waited == waits
+    assert found.lost == 1
+    assert found.sets[0].step in (3, 4, 5)
 
 
 def test_too_little_memory_stops_the_run_with_the_need(tmp_path: Path) -> None:

@@ -29,6 +29,19 @@ def test_lineage_file_of_one_driver_is_read_by_the_next(storage: Any) -> None:
     assert lineage.read(storage) == Lineage("ab12", 2, is_up=False)
 
 
+def test_lineage_stays_as_it_was_if_it_cannot_be_written(storage: Any) -> None:
+    class Full(fs.LocalFileSystem):  # type: ignore[misc, name-defined]
+        def open_output_stream(self, path: str) -> Any:
+            super().open_output_stream(path).close()
+            raise OSError(28, "No space left on device")
+
+    lineage.write(storage, Lineage("ab12", 1))
+    storage.storage_filesystem = Full()
+    with pytest.raises(OSError, match="No space left"):
+        lineage.write(storage, Lineage("ab12", 2))
+    assert lineage.read(storage) == Lineage("ab12", 1)
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"run": "x"}', '{"run":1,"attempts":"many"}'])
 def test_unreadable_lineage_is_none(storage: Any, text: str) -> None:
     path = Path(storage.experiment_fs_path)

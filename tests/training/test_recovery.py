@@ -10,7 +10,9 @@ import threading
 import time
 from collections import Counter
 from copy import deepcopy
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -305,6 +307,27 @@ def test_node_lacks_a_spare_until_the_one_that_it_was_asked_for_has_started(
     assert run.known.lacks("a"), "ranks have started with both"
 
 
+def test_spares_are_kept_again_when_the_head_answers_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Started(monkeypatch, "a")
+    run.known.loaded = spares.Loaded("{}", ["torch"])
+    monkeypatch.setattr(libraries, "publish", lambda _: None)
+    group, answers = run.of_an_attempt(), iter([False, False, True])
+
+    def answered() -> list[Node]:
+        if not next(answers):
+            raise ray.exceptions.RpcError("the GCS is away")
+        return [Node("a", "127.0.0.1", 1, {"CPU": 4.0})]
+
+    monkeypatch.setattr(spares, "alive", answered)
+    ends = iter([*[False] * 5, True])
+    monkeypatch.setattr(group._end, "wait", lambda _: next(ends))
+    group._run()
+    assert run.asked == {"a": 1}
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
 def test_later_groups_need_what_the_first_one_has_imported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -558,3 +581,60 @@ def test_run_survives_a_rank_that_died_during_the_start(
         deaths.bear_at_start()
         assert policy.make_decision(died) is FailureDecision.RETRY
     assert policy.make_decision(ControllerError(ValueError())) is FailureDecision.RAISE
+
+
+class SilentRank:
+    """A worker group of one rank that answers no poll, and the clock of its controller."""
+
+    POLL_S = 0.5
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from ray.train.v2._internal.execution.worker_group import worker_group
+
+        unwrap(monkeypatch, worker_group.WorkerGroup, deaths.POLL)
+        deaths.count_no_stall_of_the_controller()
+        self._poll = getattr(worker_group.WorkerGroup, deaths.POLL)
+        self.now_s = 100.0
+        self.stopped_in_poll_s = 0.0
+        monkeypatch.setattr(worker_group, "time_monotonic", lambda: self.now_s)
+        monkeypatch.setattr(deaths, "time", SimpleNamespace(monotonic=lambda: self.now_s))
+        monkeypatch.setattr(worker_group, "ray", SimpleNamespace(wait=self._wait))
+        self._world_rank_to_ongoing_poll: dict[int, Any] = {}
+        self._worker_health_check_timeout_s = 12.0
+
+    def get_workers(self) -> list[str]:
+        return ["rank 0"]
+
+    def _get_poll_tasks(self) -> list[str]:
+        return ["request"]
+
+    def _wait(
+        self, tasks: list[str], *, num_returns: int, timeout: float
+    ) -> tuple[list[str], list[str]]:
+        self.now_s += timeout + self.stopped_in_poll_s
+        self.stopped_in_poll_s = 0.0
+        return [], tasks
+
+    def is_frozen(self) -> bool:
+        """Whether it is taken for frozen after the next poll."""
+        self.now_s += self.POLL_S
+        return self._poll(self, self.POLL_S)[0].error is not None
+
+    def polls_until_frozen(self) -> int:
+        return next(number for number in count(1) if self.is_frozen())
+
+
+@pytest.mark.parametrize("during", ["poll", "pause"])
+def test_rank_does_not_count_as_frozen_for_time_in_which_the_controller_was_stopped(
+    monkeypatch: pytest.MonkeyPatch, during: str
+) -> None:
+    alone = SilentRank(monkeypatch).polls_until_frozen()
+    assert alone == 13, "polls end after 0.5, 1.5, … s; more than 12 s count as frozen"
+    group = SilentRank(monkeypatch)
+    assert not group.is_frozen()
+    if during == "poll":
+        group.stopped_in_poll_s = 60.0
+    else:
+        group.now_s += 60.0
+    # That round counts like the longest usual one: 1 s, and LATE_S.
+    assert group.polls_until_frozen() == alone - 1 - int(deaths.LATE_S)

@@ -117,6 +117,23 @@ def test_member_that_does_not_vote_is_removed_after_the_patience() -> None:
     assert outlet.decision(0).quorum.members == (0, 1)
 
 
+def test_time_in_which_the_server_was_stopped_does_not_count() -> None:
+    outlet = formed()
+    outlet.vote(0, 1, ok=False)
+    outlet.now_s = 60.0
+    outlet.membership.excuse(58.0)
+    outlet.membership.expire()
+    assert outlet.closed == []
+    outlet.now_s = 68.0
+    outlet.membership.expire()
+    assert outlet.closed == [2]
+    outlet.vote(0, ok=False)
+    outlet.membership.excuse(1000.0)  # the vote arrived after the stop
+    outlet.now_s = 78.0
+    outlet.membership.expire()
+    assert outlet.closed == [2, 1]
+
+
 def test_replica_that_connects_again_replaces_its_lost_process() -> None:
     outlet = formed()
     outlet.join(2, connection=7)

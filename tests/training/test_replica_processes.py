@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
+from itertools import count, pairwise
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,10 +30,11 @@ from tests.training.runs import few, ran
 from training.loop.settings import TrainSettings
 from training.loop.world import World
 from training.parallel.single_device import whole
+from training.replicas import server as quorum_server
 from training.replicas.client import QuorumClient
 from training.replicas.gradient_sum import GradientSum, SumFailed
-from training.replicas.membership import Quorum
-from training.replicas.server import LOST_S, QuorumServer
+from training.replicas.membership import Membership, Quorum
+from training.replicas.server import CHECK_EVERY_S, LOST_S, QuorumServer
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -237,6 +240,19 @@ def test_sum_fails_when_a_member_is_lost_that_closes_no_connection_to_the_others
         lost._socket.shutdown(socket.SHUT_RDWR)  # its gloo connections stay open
         with pytest.raises(SumFailed):
             waiting.result(timeout=10.0)
+
+
+def test_server_that_was_stopped_excuses_the_votes_of_that_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    excused = SimpleQueue[float]()
+    monkeypatch.setattr(Membership, "excuse", lambda _, stopped_s: excused.put(stopped_s))
+    instants = count(0.0, 60.0)
+    clock = SimpleNamespace(monotonic=lambda: next(instants))
+    monkeypatch.setattr(quorum_server, "time", clock)
+    with QuorumServer(2, SETTINGS.timeout_s):
+        # The servers of other tests may look at this clock, too.
+        assert excused.get(timeout=LIMIT_S) >= 60.0 - CHECK_EVERY_S
 
 
 @pytest.mark.slow

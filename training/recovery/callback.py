@@ -54,6 +54,7 @@ class RecoveryCallback(
         deaths.end_what_did_not_start()
         deaths.bear_at_start()
         deaths.bear_at_end()
+        deaths.count_no_stall_of_the_controller()
         _start_fewer_actors()
         self._elastic_run = (
             train_run_context.run_id if train_run_context.scaling_config.elasticity_enabled else ""

@@ -23,6 +23,7 @@ from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 import ray
+from ray.exceptions import RayActorError
 from ray.util.placement_group import NODE_ID_LABEL_KEY
 
 from training.recovery import forkserver, libraries
@@ -106,6 +107,7 @@ class Spares:
         self._started: dict[str, list[bool]] = {}
         """The processes of the run by node: whether each is a fork."""
         self._second_s = time.monotonic() + SECOND_S
+        self._has_failed = False
         self._end = threading.Event()
         threading.Thread(target=self._run, name="spares", daemon=True).start()
 
@@ -114,16 +116,30 @@ class Spares:
         self._end.set()
 
     def _run(self) -> None:
-        try:
-            found = self._wait_for_imports()
-            while found:
-                self._check(found)
-                awaits = self._is_short and self._known.asked
-                if self._end.wait(STARTING_CHECK_S if awaits else CHECK_EVERY_S):
-                    break
-        except Exception:
-            if not self._end.is_set():  # a rank that was asked has died, and its group with it
-                log.warning("no spare processes are kept; the run continues", exc_info=True)
+        while True:
+            try:
+                self._keep()
+                return
+            except RayActorError:
+                if not self._end.is_set():  # a rank that was asked has died, and its group with it
+                    log.warning("no spare processes are kept; the run continues", exc_info=True)
+                return
+            except Exception:  # the GCS does not answer, for example while a head is replaced
+                if not self._has_failed and not self._end.is_set():
+                    log.warning("spare processes cannot be checked; it is retried", exc_info=True)
+                self._has_failed = True
+            if self._end.wait(CHECK_EVERY_S):
+                return
+
+    def _keep(self) -> None:
+        """Until the group has ended."""
+        found = self._wait_for_imports()
+        while found:
+            self._check(found)
+            self._has_failed = False
+            awaits = self._is_short and self._known.asked
+            if self._end.wait(STARTING_CHECK_S if awaits else CHECK_EVERY_S):
+                break
 
     def _wait_for_imports(self) -> Loaded | None:
         """Wait until rank 0 of the first group has imported what it needs; that of a later group

@@ -182,6 +182,12 @@ class Membership:
         self._votes[connection] = _Vote(step, ok and current, final, result)
         self._decide()
 
+    def excuse(self, stopped_s: float) -> None:
+        """Wait longer by the time for which the server was stopped: votes that arrived in it have
+        not been read yet.
+        """
+        self._voted_s = min(self._voted_s + stopped_s, self._clock())
+
     def expire(self) -> None:
         """Remove members that have not voted for too long after another one: they are frozen, or
         their host is lost. Call it from time to time.

@@ -11,6 +11,7 @@ import itertools
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 
@@ -23,6 +24,8 @@ from training.replicas.messages import Join, Message, QuorumAddress, Refuse, Vot
 log = logging.getLogger(__name__)
 
 CHECK_EVERY_S = 0.5
+LATE_S = 1.0
+"""How late a check may be before the server counts as stopped in between."""
 LOST_S = 5
 """After that a host that does not answer is lost."""
 
@@ -131,6 +134,11 @@ class QuorumServer:
                     )
 
     def _check(self) -> None:
+        before_s = time.monotonic()
         while not self._end.wait(CHECK_EVERY_S):
+            now_s = time.monotonic()
+            late_s, before_s = now_s - before_s - CHECK_EVERY_S, now_s
             with self._lock:
+                if late_s > LATE_S:
+                    self._membership.excuse(late_s)
                 self._membership.expire()

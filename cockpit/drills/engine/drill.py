@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from cockpit.drills.engine import lease, undo
 from cockpit.drills.engine.abort import Abort, Aborted, Injection, to_the_end
+from cockpit.drills.engine.countdown import Countdown
 from cockpit.drills.engine.drill_log import DrillLog, judge
 from cockpit.drills.engine.journal import Entry, Journal
 from cockpit.drills.faults import catalog
@@ -54,7 +55,7 @@ T = TypeVar("T")
 LOOK_S = 0.25
 """The interval at which a condition of the store is polled."""
 ROUND_S = 1.0
-"""The most that counts of the time from one poll to the next."""
+"""The longest time between two such polls."""
 
 
 class Experiment:
@@ -208,7 +209,8 @@ class Experiment:
         return "", await self._during(armed)
 
     async def _inject(self, one: Armed) -> None:
-        """Journal, then fault, then the event of the injection with the instant before it."""
+        """Lease, journal, fault, and the event of the injection with the instant before it."""
+        await lease.renew(self._context.backend, self.id, self._timing)
         name = f"{self.id}.{len(self._log.drills) + 1}"
         ask, kind = self._context.ask, one.fault
         seen = await ask(lambda store: target.as_now(store, one.victims))
@@ -341,18 +343,12 @@ class Experiment:
     # -- waiting
 
     async def _wait(self, until: Callable[[Store], bool], timeout_s: float) -> bool:
-        """Whether the condition became true in time.
-
-        Not all of a round counts that took long: a process that was stopped, as by ctrl+z, has
-        read nothing of the run in that time, and the run may have recovered.
-        """
-        left_s, began_s = timeout_s, time.monotonic()
+        """Whether the condition became true in time."""
+        time_limit = Countdown(timeout_s, ROUND_S)
         while not await self._context.ask(until):
-            if left_s <= 0:
+            if (left_s := time_limit.left_s()) <= 0:
                 return False
             await pause(min(LOOK_S, left_s))
-            now_s = time.monotonic()
-            left_s, began_s = left_s - min(now_s - began_s, ROUND_S), now_s
         return True
 
     async def _within(self, limit_s: float, what: str, work: Awaitable[T]) -> T:

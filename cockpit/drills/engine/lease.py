@@ -79,6 +79,13 @@ async def held(
         await _release(backend, holder, note, timing)
 
 
+async def renew(backend: Backend, drill_id: str, timing: Timing = TIMING) -> None:
+    """Before an act of the drill: while this computer was suspended, no clock of it ran, and
+    another drill may have taken the lease. Raises LeaseHeldError.
+    """
+    await backend.hold(holder_of(drill_id, os.getpid()), timing.duration_s)
+
+
 async def acquire(
     backend: Backend, holder: str, on_wait: Callable[[str], None], timing: Timing = TIMING
 ) -> None:

@@ -132,10 +132,15 @@ async def evict(context: DrillContext, victims: Victims, order: Order) -> Prepar
     cordoned = {name for name, node in nodes.items() if node.cordoned}
     uids = {name: node.uid for name, node in nodes.items()}
     fresh = tuple(host for host in hosts if host not in cordoned) if cordons else ()
+    asked: set[str] = set()
+    """The nodes that this drill has cordoned, or may have."""
 
     async def apply() -> None:
+        now = await context.ask(lambda store: dict(store.kubernetes_nodes))
         for host in fresh:
-            await context.backend.cordon(host, True, uid=uids.get(host, ""))
+            if host not in now or not now[host].cordoned:  # otherwise it stays so after the drill
+                asked.add(host)
+                await context.backend.cordon(host, True, uid=uids.get(host, ""))
         for pod in victims.pods:
             await context.backend.evict_pod(pod.name, uid=pod.uid, grace_s=grace_s)
 
@@ -148,6 +153,7 @@ async def evict(context: DrillContext, victims: Victims, order: Order) -> Prepar
         undo=tuple(
             Undo("uncordon", f"uncordon node {h}", name=h, uid=uids.get(h, "")) for h in fresh
         ),
+        took_effect=lambda undo: undo.name in asked,
         lasts_s=for_s if fresh else 0.0,
         grace_s=grace_s,
         parameters=order.used,

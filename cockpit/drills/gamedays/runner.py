@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -13,7 +12,8 @@ from msgspec.structs import replace
 
 from cockpit.backends.protocol import Scaled
 from cockpit.drills.engine.abort import Abort, Aborted
-from cockpit.drills.engine.drill import Experiment
+from cockpit.drills.engine.countdown import Countdown
+from cockpit.drills.engine.drill import ROUND_S, Experiment
 from cockpit.drills.faults import catalog
 from cockpit.drills.faults.fault import DrillContext
 from cockpit.drills.gamedays.gameday import (
@@ -27,7 +27,7 @@ from cockpit.drills.gamedays.gameday import (
     StepResult,
     Wait,
 )
-from cockpit.drills.plan.plan import DrillPlan
+from cockpit.drills.plan.plan import DrillPlan, Timeouts
 from cockpit.drills.probes import hypothesis
 from cockpit.drills.probes.external import Prober
 from cockpit.format import in_seconds
@@ -208,7 +208,7 @@ class GameDayRun:
         raise TypeError(step)
 
     async def _expect(self, step: Expect) -> str:
-        deadline_s = time.monotonic() + step.within_s
+        time_limit = Countdown(step.within_s, LOOK_S + len(step.probes) * Timeouts().probe_s)
         while True:
             failed = []
             for spec in step.probes:
@@ -217,7 +217,7 @@ class GameDayRun:
                     failed.append(f"{hypothesis.name_of(spec)}: {value}")
             if not failed:
                 return "it holds"
-            if time.monotonic() >= deadline_s:
+            if time_limit.left_s() <= 0:
                 raise CockpitError(f"After {in_seconds(step.within_s)}: {'; '.join(failed)}.")
             await pause(LOOK_S)
 
@@ -260,9 +260,9 @@ class GameDayRun:
         return await self._actions.submit_and_resubmit(spec, times, self._log, on_submit)
 
     async def _until(self, come: Callable[[Store], bool], within_s: float, missing: str) -> None:
-        deadline_s = time.monotonic() + within_s
+        time_limit = Countdown(within_s, ROUND_S)
         while not await self._context.ask(come):
-            if time.monotonic() >= deadline_s:
+            if time_limit.left_s() <= 0:
                 raise CockpitError(f"After {in_seconds(within_s)} {missing}.")
             await pause(LOOK_S)
 

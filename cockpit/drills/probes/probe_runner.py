@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 
+from cockpit.drills.engine.countdown import Countdown
 from cockpit.drills.engine.drill_log import DrillLog
 from cockpit.drills.faults.fault import DrillContext
 from cockpit.drills.plan.plan import DrillPlan, ProbeSpec, When
@@ -47,11 +47,11 @@ class ProbeRunner:
         A running probe without a result is retried for some time, since a comparison requires a
         value before.
         """
-        deadline_s = time.monotonic() + self._plan.timeouts.before_s
+        time_limit = self._time_limit(self._plan.timeouts.before_s)
         while True:
             answers = await self._answers("before")
             unknown = [answer for answer in answers if answer.ok is None]
-            left_s = deadline_s - time.monotonic()
+            left_s = time_limit.left_s()
             may_come = unknown and all(answer.ok is not False for answer in answers)
             if not may_come or left_s <= 0 or not await self._context.ask(going_run):
                 self._log_results(answers)
@@ -65,14 +65,18 @@ class ProbeRunner:
         Each has some time to become true, since a recovered run is not at full speed with its first
         step.
         """
-        deadline_s = time.monotonic() + self._plan.timeouts.after_s
+        time_limit = self._time_limit(self._plan.timeouts.after_s)
         while True:
             answers = await self._answers("after")
-            left_s = deadline_s - time.monotonic()
+            left_s = time_limit.left_s()
             if left_s <= 0 or all(answer.ok for answer in answers):
                 self._log_results(answers)
                 return _failed(answers)
             await pause(min(EVERY_S, left_s))
+
+    def _time_limit(self, limit_s: float) -> Countdown:
+        round_s = EVERY_S + len(self._plan.hypothesis) * self._plan.timeouts.probe_s
+        return Countdown(limit_s, round_s)
 
     async def abort_conditions(self) -> str:
         """Return the first probe that fails. An unavailable one aborts nothing."""

@@ -36,7 +36,7 @@ from cockpit.sources.telemetry.hang import ranks_dumped
 from cockpit.sources.telemetry.same_fields import copied
 from training.telemetry import wire
 
-INFORMATION = frozenset({"CheckpointsInMemoryBegin", "Resumed"})
+INFORMATION = frozenset({"CheckpointsInMemoryAgain", "CheckpointsInMemoryBegin", "Resumed"})
 """Reasons of notices from ranks that are no warnings."""
 
 

@@ -26,6 +26,12 @@ from training.loop.progress import Progress
 from training.loop.world import World
 from training.telemetry.worker import attempt_observer
 
+RECONNECT_S, RECONNECT_MAX_S = 60.0, 1800.0
+"""After a shard could not be written, the pause before a rank connects to a holder again. By then,
+what served the last connection has ended: two of one rank would write into the same memory. The
+pause doubles with each failure: all ranks wait for one that cannot write, up to `WORK_S`.
+"""
+
 
 class Stored(Checkpoints, Protocol):
     """The checkpoints on the storage."""
@@ -74,7 +80,13 @@ class MemoryCheckpoints:
         self._nodes: list[str] = []
         self._writer: Writer | None = None
         self._buffers: BufferCopies | None = None
+        self._attempt = 0
         self._is_ready = False
+        """All ranks could write once."""
+        self._cut_s: float | None = None
+        """Since when this rank cannot write, after that."""
+        self._pause_s = RECONNECT_S
+        self._has_written = False
 
     @contextmanager
     def newest(self) -> Iterator[Path | None]:
@@ -103,7 +115,8 @@ class MemoryCheckpoints:
             attempt, step = (used.attempt, used.step) if used else (0, -1)
             self._drop_others(attempt, step)
         world.wait()  # this attempt writes nothing before that
-        self._writer = Writer(world.rank, world.size, plan.attempt, self._nodes_of_shard)
+        self._attempt = plan.attempt
+        self._connect()
 
     def evaluated(self, metrics: Mapping[str, float]) -> None:
         self._stored.evaluated(metrics)
@@ -129,12 +142,38 @@ class MemoryCheckpoints:
         if writer is None or progress.step % self._every_steps:
             return 0.0
         began = time.perf_counter()
+        # Also on a rank that cannot write now: in some modes all ranks collect the state together.
         packed = self._packed(progress)
         if self._is_ready or self._becomes_ready(writer, packed):
-            writer.write(progress.step, packed)
+            is_connected = writer.connected.is_set()  # read first: `why` is set before it
             if writer.why:
-                self._end(f"rank {self._world.rank}: {writer.why}")
+                self._connect_again(writer.why)
+            elif is_connected:
+                self._write(writer, progress.step, packed)
         return time.perf_counter() - began
+
+    def _write(self, writer: Writer, step: int, packed: Callable[[], Packed]) -> None:
+        if self._cut_s is not None and self._has_written:  # and the peer has that shard
+            self._cut_s = None
+            text = f"rank {self._world.rank} writes its shard into memory again"
+            _notice("CheckpointsInMemoryAgain", text)
+        writer.write(step, packed)
+        self._has_written = True
+
+    def _connect(self) -> None:
+        world, self._has_written = self._world, False
+        self._writer = Writer(world.rank, world.size, self._attempt, self._nodes_of_shard)
+
+    def _connect_again(self, why: str) -> None:
+        """The other ranks continue: with the next shard of this one, a step is whole again."""
+        now_s = time.monotonic()
+        if self._cut_s is None:
+            self._cut_s = now_s
+            text = f"no checkpoints in memory until rank {self._world.rank} can write: {why}"
+            _notice("CheckpointsInMemoryEnd", text)
+        if now_s - self._cut_s >= self._pause_s:
+            self._cut_s, self._pause_s = now_s, min(2 * self._pause_s, RECONNECT_MAX_S)
+            self._connect()
 
     def _packed(self, progress: Progress) -> Callable[[], Packed]:
         """A function that describes the state, on any thread, until the state changes."""
@@ -217,16 +256,15 @@ class MemoryCheckpoints:
         room = Room(packed().size_bytes, writer.free_bytes)
         text = need.checked(self._nodes, self._world.gather_all(room))
         if self._world.rank == 0:
-            attempt_observer.notice("CheckpointsInMemoryBegin", text)
-            print(text, flush=True)
+            _notice("CheckpointsInMemoryBegin", text)
         self._is_ready = True
         return True
 
     def _end(self, why: str) -> None:
         """Continue without checkpoints in memory, until the next attempt."""
-        text = f"no checkpoints in memory until the run is restarted: {why}"
-        attempt_observer.notice("CheckpointsInMemoryEnd", text)
-        print(text, flush=True)
+        _notice(
+            "CheckpointsInMemoryEnd", f"no checkpoints in memory until the run is restarted: {why}"
+        )
         self.close()
 
     def close(self) -> None:
@@ -242,5 +280,10 @@ def _report(from_memory: bool, directory: Path | None, why: str) -> None:
         manifest = decode((directory / name(0)).read_bytes(), 0)
         where = "memory" if from_memory else "the storage"
         text = f"resumes from {where}, step {manifest.step}{f': {why}' if why else ''}"
-    attempt_observer.notice("Resumed", text)
+    _notice("Resumed", text)
+
+
+def _notice(reason: str, text: str) -> None:
+    """For the events of the run, and for its log."""
+    attempt_observer.notice(reason, text)
     print(text, flush=True)

@@ -67,11 +67,15 @@ class Keeper:
         return [address for _, address in list(self._holders.values())]
 
     def of(self, node: str) -> Address:
-        """Start a holder on the node if none answers there. Raises RayError if that fails."""
+        """Start a holder on the node if none answers there, and end those that do not: there is
+        memory for one. Raises RayError if that fails.
+        """
         with self._locks[node]:
             for there in self.known():
-                if there.node == node and _answers(there):
-                    return there
+                if there.node == node:
+                    if _answers(there):
+                        return there
+                    self.forget([there])
             actor = (
                 ray.remote(NodeHolder)
                 .options(

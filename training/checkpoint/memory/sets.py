@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from training import connection
 from training.checkpoint.memory.slots import Entry
-from training.connection import Address
+from training.connection import ANSWER_S, Address
 
+STALLED_S = 30.0
+"""How long a holder may be stalled if no step of the newest attempt is whole without its copies."""
 _CALLS = 32
 
 
@@ -34,8 +36,6 @@ class Found:
     """Newest first."""
     attempt: int
     """The newest attempt that has a shard; 0: none."""
-    newest_step: int
-    """The newest step that has a shard; -1: none."""
     lost: int
     """How many holders do not answer."""
     holders: int
@@ -43,22 +43,31 @@ class Found:
 
 
 def found(holders: Sequence[Address]) -> Found:
-    """Request the shards of all holders."""
+    """Request the shards of all holders. One that is slow is waited for only if it is needed."""
     if not holders:
-        return Found((), 0, -1, 0, 0)
-    with ThreadPoolExecutor(min(_CALLS, len(holders))) as calls:
-        answers = list(calls.map(_entries, holders))
-    copies = [
-        Copy(entry, address)
-        for address, entries in zip(holders, answers, strict=True)
-        for entry in entries or ()
-    ]
+        return Found((), 0, 0, 0)
+    calls = ThreadPoolExecutor(min(_CALLS, len(holders)))
+    try:
+        answers = {address: calls.submit(_entries, address) for address in holders}
+        wait(answers.values(), ANSWER_S)
+        known = _of(answers)
+        if known.sets and known.sets[0].attempt == known.attempt:
+            return known
+        wait(answers.values(), STALLED_S - ANSWER_S)
+        return _of(answers)
+    finally:
+        calls.shutdown(wait=False, cancel_futures=True)
+
+
+def _of(answers: Mapping[Address, Future[list[Entry] | None]]) -> Found:
+    """What the holders have that have answered by now."""
+    entries = {at: call.result() if call.done() else None for at, call in answers.items()}
+    copies = [Copy(entry, at) for at, own in entries.items() for entry in own or ()]
     return Found(
         tuple(whole(copies)),
         max((copy.entry.attempt for copy in copies), default=0),
-        max((copy.entry.step for copy in copies), default=-1),
-        sum(entries is None for entries in answers),
-        sum(entries is None or bool(entries) for entries in answers),
+        sum(own is None for own in entries.values()),
+        sum(own is None or bool(own) for own in entries.values()),
     )
 
 
@@ -88,7 +97,7 @@ def keep(holders: Sequence[Address], attempt: int, step: int) -> list[Address]:
 def _entries(address: Address) -> list[Entry] | None:
     """None if the holder does not answer."""
     try:
-        with connection.connected(address) as link:
+        with connection.connected(address, answer_s=STALLED_S) as link:
             connection.send(link, {"op": "entries"})
             return [Entry(**entry) for entry in connection.receive(link)["entries"]]
     except OSError:

@@ -88,7 +88,8 @@ class Writer:
     def close(self) -> None:
         """The holder keeps the shards."""
         self._work.put(None)
-        self._thread.join(WORK_S)
+        if self.connected.is_set():  # otherwise nothing was written
+            self._thread.join(WORK_S)
 
     def _run(self) -> None:
         try:

@@ -37,10 +37,12 @@ def read(storage: Any) -> Lineage | None:
 
 
 def write(storage: Any, lineage: Lineage) -> None:
+    """If that fails, as on a full disk, a local file is as before. Raises OSError."""
+    from training.checkpoint.filesystem import write_at_once  # pyarrow is slow to import
+
     filesystem = storage.storage_filesystem
     filesystem.create_dir(storage.experiment_fs_path, recursive=True)
-    with filesystem.open_output_stream(_path(storage)) as file:
-        file.write(json.dumps(asdict(lineage)).encode())
+    write_at_once(filesystem, _path(storage), json.dumps(asdict(lineage)).encode())
 
 
 def _path(storage: Any) -> str:

@@ -6,15 +6,16 @@ import asyncio
 import math
 import signal
 import time
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 
 from cockpit.backends.local import files as local_files
 from cockpit.backends.local.address import choose_address, port_is_free
 from cockpit.backends.local.files import ClusterFiles, RunFiles
 from cockpit.backends.local.notices import NoticeWriter
 from cockpit.backends.local.pods.live_pod import LivePod, gpus_here, new_pod, pod_name, take_gpus
+from cockpit.backends.local.pods.pod_end import PodEnd
 from cockpit.backends.local.pods.pod_logs import how_it_ended
-from cockpit.backends.local.pods.process import Found, PodTrace, end, find, kill
+from cockpit.backends.local.pods.process import PodTrace, kill
 from cockpit.backends.local.pods.ray_start import early_imports, pod_environment, ray_start_argv
 from cockpit.backends.local.spec import GRACE_S, HEAD_GROUP, HEAD_RESOURCES, ClusterSpec
 from cockpit.backends.local.state import PodStatus
@@ -27,8 +28,6 @@ from cockpit.model.secret import masked
 FAILED_SHOWN_S = 15.0
 """How long a dead pod remains in the list, so that its end is visible."""
 BACKOFF_MAX_S = 30.0
-END_RETRY_S = 5.0
-"""The pause before processes that did not end are killed again: an attempt scans /proc for 10 s."""
 SLOW_START_S = 20.0
 """After this a pod that is not ready shows the last line of its log."""
 
@@ -50,8 +49,7 @@ class Pods:
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending: set[str] = set()
         """Pods that a task of `_keep_deadlines` is ending."""
-        self._stuck: set[str] = set()
-        """Pods for which a notice reports that they do not end."""
+        self._end = PodEnd(spec.uid, str(self._run.directory), lambda: self.traces, notices)
         self.gcs_listens = False
 
     @property
@@ -107,7 +105,7 @@ class Pods:
             self._notices.write("Pod", name, "Deleted", "before it was started")
         elif grace_s <= 0:
             self._notices.write("Pod", name, "Killing", "SIGKILL at once")
-            await self._end(pod)
+            await self._end.once([name])
         elif pod.kill_at_s is None:
             self._notices.write(
                 "Pod", name, "Killing", f"SIGTERM, SIGKILL after {in_seconds(grace_s)}"
@@ -255,7 +253,7 @@ class Pods:
             return  # restarted on purpose; another task watches the new one
         now = time.time()
         reason = masked(how_it_ended(exit_code, pod.log))
-        await self._end_at_last(pod)
+        await self._end.at_last(pod)
         if pod.child is not child:
             return  # the head was lost while processes of this pod did not end
         if pod.kill_at_s is not None:
@@ -292,14 +290,14 @@ class Pods:
             # Not before its old processes have ended: the new ones would be killed with them.
             pod.start_at_s = math.inf
         try:
-            await self._end_all(names, traces)
+            await self._end.once(names, traces)
             have_ended = True
         except CockpitError:
             have_ended = False
 
         async def release(pod: LivePod, child: asyncio.subprocess.Process | None) -> None:
             if not have_ended:
-                await self._end_at_last(pod, traces)
+                await self._end.at_last(pod, traces)
             if child is not None:
                 await child.wait()
             local_files.remove(pod.directory)
@@ -310,49 +308,16 @@ class Pods:
         # Each by itself: a worker that does not end must not delay the others.
         await asyncio.gather(*map(release, workers, children))
 
-    async def _end(self, pod: LivePod) -> None:
-        """Once, for a request of a user: raises CockpitError when a process does not end."""
-        await self._end_all([pod.name], self.traces)
-
-    async def _end_at_last(self, pod: LivePod, traces: Sequence[PodTrace] | None = None) -> None:
-        """End it, and retry for as long as a process of it does not end. A notice reports that.
-
-        For everything except a request of a user: an error has no receiver here. It would end
-        the operator, or the pod would keep its place and never be replaced. Stops when the pod
-        is restarted with the head: `_restart_workers` ends its processes then.
-        """
-        child = pod.child
-        while pod.child is child:
-            try:
-                await self._end_all([pod.name], self.traces if traces is None else traces)
-            except CockpitError as error:
-                if pod.name not in self._stuck:
-                    self._stuck.add(pod.name)
-                    why = f"{error.what_and_why} They are killed again until they have ended."
-                    self._notices.write("Pod", pod.name, "FailedKillPod", why, warning=True)
-            else:
-                self._stuck.discard(pod.name)
-                return
-            await asyncio.sleep(END_RETRY_S)
-
     async def _end_overdue(self, pod: LivePod) -> None:
         try:
-            await self._end_at_last(pod)
+            await self._end.at_last(pod)
         finally:
             self._ending.discard(pod.name)
 
     async def _discard(self, pod: LivePod) -> None:
         # The pods' traces are without it already.
-        await self._end_at_last(pod, [*self.traces, pod.trace])
+        await self._end.at_last(pod, [*self.traces, pod.trace])
         await self._forget(pod)
-
-    async def _end_all(self, names: Collection[str], traces: Sequence[PodTrace]) -> None:
-        root = str(self._run.directory)
-
-        def left() -> list[Found]:
-            return [found for found in find(self._spec.uid, traces, root) if found.pod in names]
-
-        await asyncio.to_thread(end, left)
 
     async def _shrink(self, living: Sequence[LivePod], excess: int) -> None:
         """Terminating pods first; then the newest."""
