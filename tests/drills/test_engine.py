@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 from msgspec.structs import replace
@@ -22,7 +22,6 @@ from cockpit.drills.engine.lease import Timing
 from cockpit.drills.faults.fault import DrillContext, Order, Prepared, Undo, Victims
 from cockpit.drills.plan.plan import FaultSpec, ProbeSpec, TargetSpec, Timeouts
 from cockpit.drills.probes import probe_runner
-from cockpit.drills.probes.external import Answer
 from cockpit.model.drill import Stage, Verdict
 from cockpit.model.error import CockpitError, LeaseHeldError, UnreachableError, UsageError
 from cockpit.model.event import DrillInjected, DrillStaged, PodsListed
@@ -194,21 +193,19 @@ async def test_a_probe_without_an_answer_is_given_up_after_its_time() -> None:
 async def test_hypothesis_has_its_time_after_cockpit_was_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Stopping(Scripted):
-        now_s = 0.0
+    now_s = 0.0
 
-        async def ask(self, *asked: Any) -> Answer:
-            answer = await super().ask(*asked)
-            self.now_s += 3600.0 * (answer[0] is False)
-            return answer
+    async def stopped(seconds: float) -> None:
+        nonlocal now_s
+        now_s += 3600.0
 
-    prober = Stopping({"ready": [(True, "2"), (False, "1"), (True, "2 again")]})
-    clock = SimpleNamespace(monotonic=lambda: prober.now_s)
-    monkeypatch.setattr(countdown, "time", clock)
-    monkeypatch.setattr(probe_runner, "EVERY_S", 0.0)
-    context = ScriptedContext(trained())
-    wanted = plan(hypothesis=(READY,), timeouts=replace(QUICK, after_s=QUICK.probe_s + 1.0))
+    monkeypatch.setattr(countdown, "time", SimpleNamespace(monotonic=lambda: now_s))
+    monkeypatch.setattr(probe_runner, "pause", stopped)
+    prober = Scripted({"ready": [(True, "2"), *[(False, "1")] * 3, (True, "2 again")]})
+    context, default = ScriptedContext(trained()), Timeouts()
+    times = replace(QUICK, after_s=default.after_s, probe_s=default.probe_s)
     fault = Obedient(apply=recovering(context))
+    wanted = plan(hypothesis=(READY,), timeouts=times)
     record = await experiment(context, fault, wanted, prober=prober).conduct()
     assert record.verdict is Verdict.PASSED, record.why
 
@@ -333,19 +330,38 @@ async def test_a_drill_whose_lease_is_lost_is_aborted_and_undone() -> None:
     assert journal.entries() == []
 
 
-async def test_a_drill_whose_lease_was_taken_during_a_suspension_does_nothing() -> None:
-    class Taken(ScriptedBackend):
-        async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
-            await super().hold(holder, ttl_s)
-            if len(self.asked) > 1:
-                raise LeaseHeldError(
-                    "Another drill runs.", "Held by bob.", "", renewal="2", ttl_s=60.0, current=True
-                )
+class Taken(ScriptedBackend):
+    """Another drill takes the lease after `renewals` of this one."""
 
+    renewals = 0
+
+    async def hold(self, holder: str, ttl_s: float, *, expired: str = "") -> None:
+        await super().hold(holder, ttl_s)
+        if sum(call[0] == "hold" for call in self.asked) > 1 + self.renewals:
+            raise LeaseHeldError(
+                "Another drill runs.", "Held by bob.", "", renewal="2", ttl_s=60.0, current=True
+            )
+
+
+async def test_a_drill_whose_lease_was_taken_during_a_suspension_does_nothing() -> None:
     context, journal = ScriptedContext(trained(), Taken()), Journal()
     record = await experiment(context, Obedient(), journal=journal).conduct()
     assert (record.verdict, record.why) == (Verdict.REFUSED, "Another drill runs. Held by bob.")
     assert not record.drills
+    assert journal.entries() == []
+
+
+async def test_a_drill_whose_lease_was_taken_between_two_faults_is_aborted_and_undone() -> None:
+    backend = Taken()
+    backend.renewals = 1
+    context, journal = ScriptedContext(trained(), backend), Journal()
+    faults = {name: Obedient(name, undo=(FREEZE,)) for name in ("one", "two")}
+    drill = experiment(context, faults, plan("one", "two"), journal=journal)
+    record = await drill.conduct()
+    assert record.verdict is Verdict.ABORTED
+    assert record.why == "the lease of the cluster was lost: Held by bob."
+    assert [drill.fault for drill in record.drills] == ["one"]
+    assert ("exec", ONE.name, "thaw") in backend.asked
     assert journal.entries() == []
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
-from cockpit.drills.engine.lease import Timing, acquire, held, keep
+from cockpit.drills.engine.lease import Timing, acquire, held, holder_of, keep, renew
 from cockpit.model.error import LeaseHeldError, UnreachableError
 from tests.simulated_backend import ScriptedBackend
 
@@ -129,6 +130,24 @@ async def test_an_outage_that_is_shorter_than_the_deadline_is_only_noted() -> No
     await keep(lease, "ana", notes.append, lost.append, timing)
     assert len(notes) == 3
     assert lost == ["the lease of the cluster was lost: Held by bob."]
+
+
+async def test_a_renewal_before_an_act_waits_for_the_api_server_until_its_deadline() -> None:
+    lease = Leased()
+    lease.owner, lease.away = "", True
+    back_s = 15.0
+
+    async def sleep(seconds: float) -> None:
+        lease.now_s += seconds
+        lease.away = lease.now_s < back_s
+
+    timing = Timing(clock=lambda: lease.now_s, sleep=sleep)
+    await renew(lease, "drill-1", timing)
+    assert (lease.now_s, lease.owner) == (15.0, holder_of("drill-1", os.getpid()))
+    back_s, lease.away = 1000.0, True
+    with pytest.raises(UnreachableError):
+        await renew(lease, "drill-1", timing)
+    assert lease.now_s == 55.0
 
 
 async def test_a_lease_is_released_once_the_api_server_has_restarted() -> None:

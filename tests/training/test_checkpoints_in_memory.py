@@ -214,15 +214,17 @@ def train_with_a_cut(
 
 def test_pause_before_a_rank_connects_again_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
     nothing: Any = None
-    connected: list[int] = []
     memory = MemoryCheckpoints(nothing, Unknown(), "a", World(0, 1, 0, torch.device("cpu")), 1)
-    monkeypatch.setattr(memory, "_connect", lambda: connected.append(second))
-    second: int
-    for second in range(5000):
-        clock = SimpleNamespace(monotonic=partial(float, second))
-        monkeypatch.setattr(checkpoints, "time", clock)
+    clock = SimpleNamespace(s=0.0)
+    connected: list[float] = []
+    monkeypatch.setattr(checkpoints, "time", SimpleNamespace(monotonic=lambda: clock.s))
+    monkeypatch.setattr(checkpoints, "Writer", lambda *_: connected.append(clock.s))
+    for clock.s in range(5467):
         memory._connect_again("lost")
-    assert connected == [60, 180, 420, 900, 1860, 3660]
+    assert connected == [60, 181, 422, 903, 1864, 3665, 5466]
+    for clock.s in range(10_000, 10_100):
+        memory._connect_again("lost again")
+    assert connected[-1] == 10_060, "the last connection was good for long"
 
 
 @pytest.mark.parametrize(
@@ -253,7 +255,7 @@ def test_holder_that_is_stalled_is_waited_for_if_no_step_is_whole_without_it(
         monkeypatch.setattr(sets, "wait", waits_for)
         found = sets.found(started.nodes.known())
     assert waited == waits
-    assert found.lost == 1
+    assert len(found.lost) == 1
     assert found.sets[0].step in (3, 4, 5)
 
 

@@ -231,15 +231,15 @@ def test_holder_does_not_answer_without_the_token_of_the_run() -> None:
     try:
         with connected(holder.address):
             pass
-        assert found([holder.address]).lost == 0
+        assert found([holder.address]).lost == ()
         other = replace(holder.address, token=b"x" * 32)
         for local in (False, True):
             with pytest.raises(NoAnswer), connected(other, local=local):
                 pass
-        assert found([other]).lost == 1
+        assert found([other]).lost == (other,)
     finally:
         holder.close()
-    assert found([holder.address]).lost == 1
+    assert found([holder.address]).lost == (holder.address,)
 
 
 def test_a_holder_starts_without_torch() -> None:

@@ -23,7 +23,7 @@ from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import ActorDiedError
 from ray.util.placement_group import NODE_ID_LABEL_KEY
 
 from training.recovery import forkserver, libraries
@@ -120,7 +120,7 @@ class Spares:
             try:
                 self._keep()
                 return
-            except RayActorError:
+            except ActorDiedError:
                 if not self._end.is_set():  # a rank that was asked has died, and its group with it
                     log.warning("no spare processes are kept; the run continues", exc_info=True)
                 return

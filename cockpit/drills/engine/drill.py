@@ -45,7 +45,7 @@ from cockpit.drills.probes.probe_runner import EVERY_S, ProbeRunner
 from cockpit.format import in_seconds
 from cockpit.insight.recovery.measurement import Reading, baseline
 from cockpit.model.drill import DrillRecord, KeptDrill, Stage, Verdict
-from cockpit.model.error import CockpitError, ReplacedError, UsageError
+from cockpit.model.error import CockpitError, LeaseHeldError, ReplacedError, UsageError
 from cockpit.model.text import as_sentence, one_line
 from cockpit.sources.polling.pause import pause
 from cockpit.store.store import Store
@@ -210,7 +210,12 @@ class Experiment:
 
     async def _inject(self, one: Armed) -> None:
         """Lease, journal, fault, and the event of the injection with the instant before it."""
-        await lease.renew(self._context.backend, self.id, self._timing)
+        try:
+            await lease.renew(self._context.backend, self.id, self._timing)
+        except LeaseHeldError as error:
+            if not self._injections:
+                raise
+            raise Aborted(f"the lease of the cluster was lost: {one_line(error.why)}") from error
         name = f"{self.id}.{len(self._log.drills) + 1}"
         ask, kind = self._context.ask, one.fault
         seen = await ask(lambda store: target.as_now(store, one.victims))
@@ -301,8 +306,7 @@ class Experiment:
             entry = replace(injection.entry, answered=answered)
             try:
                 async with asyncio.timeout(limit_s):
-                    if answered:
-                        entry = self._effective(entry, injection.took_effect)
+                    entry = self._effective(entry, injection.took_effect)
                     text = await undo.undo_effects(self._context.backend, self._journal, entry)
                     self._log.note(*text)
             except TimeoutError:
@@ -344,9 +348,9 @@ class Experiment:
 
     async def _wait(self, until: Callable[[Store], bool], timeout_s: float) -> bool:
         """Whether the condition became true in time."""
-        time_limit = Countdown(timeout_s, ROUND_S)
+        time_limit = Countdown(timeout_s)
         while not await self._context.ask(until):
-            if (left_s := time_limit.left_s()) <= 0:
+            if (left_s := time_limit.left_s(ROUND_S)) <= 0:
                 return False
             await pause(min(LOOK_S, left_s))
         return True

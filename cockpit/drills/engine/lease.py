@@ -81,9 +81,17 @@ async def held(
 
 async def renew(backend: Backend, drill_id: str, timing: Timing = TIMING) -> None:
     """Before an act of the drill: while this computer was suspended, no clock of it ran, and
-    another drill may have taken the lease. Raises LeaseHeldError.
+    another drill may have taken the lease. Raises LeaseHeldError, or UnreachableError after the
+    deadline of a renewal.
     """
-    await backend.hold(holder_of(drill_id, os.getpid()), timing.duration_s)
+    until_s = timing.clock() + timing.deadline_s
+    while True:
+        try:
+            return await backend.hold(holder_of(drill_id, os.getpid()), timing.duration_s)
+        except UnreachableError:
+            if timing.clock() >= until_s:
+                raise
+        await pause(timing.retry_s, timing.sleep)
 
 
 async def acquire(

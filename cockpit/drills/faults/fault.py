@@ -146,7 +146,7 @@ class Prepared(Struct, frozen=True):
     """Do it; returns once it is done, or has begun. Raises CockpitError."""
     undo: tuple[Undo, ...] = ()
     took_effect: Callable[[Undo], bool] = lambda undo: True
-    """Whether there may be anything to undo, once `apply` has got its answers."""
+    """Whether there may be anything to undo, after all requests of `apply` were made or dropped."""
     lasts_s: float = 0.0
     """The duration until it is undone or ends automatically; 0: it ends at once."""
     meanwhile: Callable[[], Awaitable[None]] | None = None

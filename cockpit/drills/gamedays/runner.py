@@ -208,7 +208,7 @@ class GameDayRun:
         raise TypeError(step)
 
     async def _expect(self, step: Expect) -> str:
-        time_limit = Countdown(step.within_s, LOOK_S + len(step.probes) * Timeouts().probe_s)
+        time_limit = Countdown(step.within_s)
         while True:
             failed = []
             for spec in step.probes:
@@ -217,9 +217,10 @@ class GameDayRun:
                     failed.append(f"{hypothesis.name_of(spec)}: {value}")
             if not failed:
                 return "it holds"
-            if time_limit.left_s() <= 0:
+            if time_limit.left_s(len(step.probes) * Timeouts().probe_s) <= 0:
                 raise CockpitError(f"After {in_seconds(step.within_s)}: {'; '.join(failed)}.")
             await pause(LOOK_S)
+            time_limit.left_s(ROUND_S)
 
     async def _scale(self, step: Scale) -> str:
         done = await self._actions.scale(ScaleRequest(step.group, step.to, uid=self._uid))
@@ -260,9 +261,9 @@ class GameDayRun:
         return await self._actions.submit_and_resubmit(spec, times, self._log, on_submit)
 
     async def _until(self, come: Callable[[Store], bool], within_s: float, missing: str) -> None:
-        time_limit = Countdown(within_s, ROUND_S)
+        time_limit = Countdown(within_s)
         while not await self._context.ask(come):
-            if time_limit.left_s() <= 0:
+            if time_limit.left_s(ROUND_S) <= 0:
                 raise CockpitError(f"After {in_seconds(within_s)} {missing}.")
             await pause(LOOK_S)
 

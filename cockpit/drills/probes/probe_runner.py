@@ -19,6 +19,8 @@ from cockpit.sources.polling.pause import pause
 from cockpit.store.selectors import going_run
 
 EVERY_S = 2.0
+PAUSE_LATE_S = 1.0
+"""How late a pause may end while the process runs."""
 """Between two questions of the same probe."""
 
 
@@ -47,17 +49,17 @@ class ProbeRunner:
         A running probe without a result is retried for some time, since a comparison requires a
         value before.
         """
-        time_limit = self._time_limit(self._plan.timeouts.before_s)
+        time_limit = Countdown(self._plan.timeouts.before_s)
         while True:
             answers = await self._answers("before")
             unknown = [answer for answer in answers if answer.ok is None]
-            left_s = time_limit.left_s()
+            left_s = time_limit.left_s(len(answers) * self._plan.timeouts.probe_s)
             may_come = unknown and all(answer.ok is not False for answer in answers)
             if not may_come or left_s <= 0 or not await self._context.ask(going_run):
                 self._log_results(answers)
                 return _failed(answers)
             self._log.stage(Stage.BEFORE, f"no steady state yet: {_failed(unknown)}")
-            await pause(min(EVERY_S, left_s))
+            await self._pause(time_limit, left_s)
 
     async def holds_again(self) -> str:
         """Evaluate the probes after. Only their last results are emitted.
@@ -65,18 +67,19 @@ class ProbeRunner:
         Each has some time to become true, since a recovered run is not at full speed with its first
         step.
         """
-        time_limit = self._time_limit(self._plan.timeouts.after_s)
+        time_limit = Countdown(self._plan.timeouts.after_s)
         while True:
             answers = await self._answers("after")
-            left_s = time_limit.left_s()
+            left_s = time_limit.left_s(len(answers) * self._plan.timeouts.probe_s)
             if left_s <= 0 or all(answer.ok for answer in answers):
                 self._log_results(answers)
                 return _failed(answers)
-            await pause(min(EVERY_S, left_s))
+            await self._pause(time_limit, left_s)
 
-    def _time_limit(self, limit_s: float) -> Countdown:
-        round_s = EVERY_S + len(self._plan.hypothesis) * self._plan.timeouts.probe_s
-        return Countdown(limit_s, round_s)
+    async def _pause(self, time_limit: Countdown, left_s: float) -> None:
+        """If the process is stopped, then most likely in it."""
+        await pause(min(EVERY_S, left_s))
+        time_limit.left_s(EVERY_S + PAUSE_LATE_S)
 
     async def abort_conditions(self) -> str:
         """Return the first probe that fails. An unavailable one aborts nothing."""

@@ -27,9 +27,10 @@ from training.loop.world import World
 from training.telemetry.worker import attempt_observer
 
 RECONNECT_S, RECONNECT_MAX_S = 60.0, 1800.0
-"""After a shard could not be written, the pause before a rank connects to a holder again. By then,
-what served the last connection has ended: two of one rank would write into the same memory. The
-pause doubles with each failure: all ranks wait for one that cannot write, up to `WORK_S`.
+"""After a shard could not be written, the pause before a rank connects to a holder again. Normally
+the last connection has ended by then: of two of one rank that write into the same memory, the
+digests would not be right. The pause doubles with each failure, because all ranks wait for one that
+cannot write, up to `WORK_S`. A connection that was usable for the longest pause resets it.
 """
 
 
@@ -83,10 +84,15 @@ class MemoryCheckpoints:
         self._attempt = 0
         self._is_ready = False
         """All ranks could write once."""
-        self._cut_s: float | None = None
-        """Since when this rank cannot write, after that."""
+        self._is_cut = False
+        """After that, this rank could not write."""
+        self._failed_s: float | None = None
+        """When that was seen of its present connection."""
+        self._connected_s = 0.0
         self._pause_s = RECONNECT_S
         self._has_written = False
+        self._silent: tuple[Address, ...] = ()
+        """The holders that did not answer rank 0 at the start of the attempt."""
 
     @contextmanager
     def newest(self) -> Iterator[Path | None]:
@@ -153,26 +159,31 @@ class MemoryCheckpoints:
         return time.perf_counter() - began
 
     def _write(self, writer: Writer, step: int, packed: Callable[[], Packed]) -> None:
-        if self._cut_s is not None and self._has_written:  # and the peer has that shard
-            self._cut_s = None
+        if self._is_cut and self._has_written:  # and the peer has that shard
+            self._is_cut = False
             text = f"rank {self._world.rank} writes its shard into memory again"
             _notice("CheckpointsInMemoryAgain", text)
         writer.write(step, packed)
         self._has_written = True
 
     def _connect(self) -> None:
-        world, self._has_written = self._world, False
+        world, self._has_written, self._failed_s = self._world, False, None
+        self._connected_s = time.monotonic()
         self._writer = Writer(world.rank, world.size, self._attempt, self._nodes_of_shard)
 
     def _connect_again(self, why: str) -> None:
         """The other ranks continue: with the next shard of this one, a step is whole again."""
         now_s = time.monotonic()
-        if self._cut_s is None:
-            self._cut_s = now_s
+        if self._failed_s is None:
+            self._failed_s = now_s
+            if now_s - self._connected_s > RECONNECT_MAX_S:  # that failure has another cause
+                self._pause_s = RECONNECT_S
+        if not self._is_cut:
+            self._is_cut = True
             text = f"no checkpoints in memory until rank {self._world.rank} can write: {why}"
             _notice("CheckpointsInMemoryEnd", text)
-        if now_s - self._cut_s >= self._pause_s:
-            self._cut_s, self._pause_s = now_s, min(2 * self._pause_s, RECONNECT_MAX_S)
+        if now_s - self._failed_s >= self._pause_s:
+            self._pause_s = min(2 * self._pause_s, RECONNECT_MAX_S)
             self._connect()
 
     def _packed(self, progress: Progress) -> Callable[[], Packed]:
@@ -193,7 +204,8 @@ class MemoryCheckpoints:
 
     def _drop_others(self, attempt: int, step: int) -> None:
         try:
-            if lost := sets.keep(self._holders.known(), attempt, step):
+            answering = [one for one in self._holders.known() if one not in self._silent]
+            if lost := [*self._silent, *sets.keep(answering, attempt, step)]:
                 self._holders.forget(lost)
         except OSError as error:  # each rank sees it when it connects to its holder
             print(f"older copies in memory are not freed: {error}", flush=True)
@@ -209,12 +221,13 @@ class MemoryCheckpoints:
             # The holders may not have started before the restart, or their owner was lost.
             is_restart = attempt_observer.attempt() > 1
             return _Plan((), 1, "no node has copies in memory" if is_restart else "")
+        self._silent = found.lost
         stored = self._stored.newest_step()
         candidates = tuple(item for item in found.sets if item.step >= stored)
         if candidates:
             why = ""
         elif found.lost:
-            why = f"{found.lost} of {found.holders} nodes with copies in memory are lost"
+            why = f"{len(found.lost)} of {found.holders} nodes with copies in memory are lost"
         elif found.sets:
             why = f"the newest copies in memory are older, of step {found.sets[0].step}"
         else:

@@ -18,6 +18,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from training import connection
 from training.checkpoint.memory.holder import Holder
+from training.checkpoint.memory.sets import STALLED_S
 from training.connection import Address, NoAnswer
 
 ANSWER_S = 30.0
@@ -139,7 +140,7 @@ def node_id() -> str:
 
 def _answers(address: Address) -> bool:
     try:
-        with connection.connected(address):
+        with connection.connected(address, answer_s=STALLED_S):
             return True
     except OSError:
         return False

@@ -11,7 +11,7 @@ from pyarrow.fs import LocalFileSystem  # type: ignore[import-untyped]
 from training import connection
 from training.checkpoint.filesystem import temporary_directory
 from training.checkpoint.memory.digest import digest
-from training.checkpoint.memory.sets import Copy, WholeSet
+from training.checkpoint.memory.sets import STALLED_S, Copy, WholeSet
 from training.checkpoint.memory.shard import NotAShard, unpack
 from training.checkpoint.rank_part import write
 
@@ -61,7 +61,7 @@ def _shard(copies: Sequence[Copy], node: str) -> memoryview:
 
 def _fetched(copy: Copy, *, local: bool) -> memoryview:
     entry = copy.entry
-    with connection.connected(copy.at, local=local) as link:
+    with connection.connected(copy.at, local=local, answer_s=STALLED_S) as link:
         link.settimeout(FETCH_S)
         asked = {"attempt": entry.attempt, "step": entry.step, "rank": entry.rank}
         connection.send(link, {"op": "fetch", **asked})

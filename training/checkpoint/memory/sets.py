@@ -12,7 +12,7 @@ from training.checkpoint.memory.slots import Entry
 from training.connection import ANSWER_S, Address
 
 STALLED_S = 30.0
-"""How long a holder may be stalled if no step of the newest attempt is whole without its copies."""
+"""How long a holder may be stalled if its copies are needed, or were a moment ago."""
 _CALLS = 32
 
 
@@ -36,16 +36,16 @@ class Found:
     """Newest first."""
     attempt: int
     """The newest attempt that has a shard; 0: none."""
-    lost: int
-    """How many holders do not answer."""
+    lost: tuple[Address, ...]
+    """Those that do not answer."""
     holders: int
-    """Those, and the ones that have a shard."""
+    """How many those are, and the ones that have a shard."""
 
 
 def found(holders: Sequence[Address]) -> Found:
     """Request the shards of all holders. One that is slow is waited for only if it is needed."""
     if not holders:
-        return Found((), 0, 0, 0)
+        return Found((), 0, (), 0)
     calls = ThreadPoolExecutor(min(_CALLS, len(holders)))
     try:
         answers = {address: calls.submit(_entries, address) for address in holders}
@@ -66,7 +66,7 @@ def _of(answers: Mapping[Address, Future[list[Entry] | None]]) -> Found:
     return Found(
         tuple(whole(copies)),
         max((copy.entry.attempt for copy in copies), default=0),
-        sum(own is None for own in entries.values()),
+        tuple(at for at, own in entries.items() if own is None),
         sum(own is None or bool(own) for own in entries.values()),
     )
 
@@ -106,7 +106,7 @@ def _entries(address: Address) -> list[Entry] | None:
 
 def _keep(address: Address, attempt: int, step: int) -> bool:
     try:
-        with connection.connected(address) as link:
+        with connection.connected(address, answer_s=STALLED_S) as link:
             connection.send(link, {"op": "keep", "attempt": attempt, "step": step})
             connection.receive(link)
     except OSError:
